@@ -1,0 +1,108 @@
+"""Every error that the course raises on purpose.
+
+CourseError                     anything below; `exit_code` is what the command line ends with
+├── UsageError                  what was asked for cannot be done; nothing was started (exit code 2)
+│   ├── ConfigError             a field of RunConfig, or several that do not go together
+│   ├── DeviceError             a device that is not there, or more of them than exist
+│   ├── FunctionError           a training function that cannot be sent to the ranks
+│   └── FolderError             a folder that cannot be written, or that holds no readable run
+├── DataError                   the data set is missing, truncated or not what it should be
+├── ComparisonError             two runs that differ in more than what is being varied
+└── RunError                    a run that was started and did not finish
+    ├── LaunchError             the ranks could not be started, or the process that starts them died
+    ├── RankError               a rank failed; carries its number and its traceback
+    ├── HangError               a rank did not join a collective, or the run passed its time limit
+    ├── RunStopped              somebody stopped the run
+    ├── ReportError             a rank reported or returned something that cannot be recorded
+    ├── DiskFullError           what a rank recorded could not be written
+    ├── NonFiniteLossError      the loss became infinite or not a number
+    └── OutOfSyncError          the ranks' weights are no longer the same
+"""
+
+from __future__ import annotations
+
+
+class CourseError(Exception):
+    """Base of every error that the course raises on purpose."""
+
+    exit_code = 1
+
+
+class UsageError(CourseError):
+    """What was asked for cannot be done; nothing was started."""
+
+    exit_code = 2
+
+
+class ConfigError(UsageError):
+    """A field of RunConfig is wrong, or several do not go together."""
+
+
+class DeviceError(UsageError):
+    """A device that is not there, or more of them than exist."""
+
+
+class FunctionError(UsageError):
+    """The training function cannot be sent to the ranks."""
+
+
+class FolderError(UsageError):
+    """A folder cannot be written, or holds no readable run."""
+
+
+class DataError(CourseError):
+    """The data set is missing, truncated or not what it should be."""
+
+
+class ComparisonError(CourseError):
+    """Two runs differ in more than what is being varied."""
+
+
+class RunError(CourseError):
+    """A run was started and did not finish."""
+
+
+class LaunchError(RunError):
+    """The ranks could not be started, or the process that starts them died."""
+
+
+class RankError(RunError):
+    """A rank failed.
+
+    Attributes:
+        rank: the first rank to fail.
+        traceback: its traceback as text; empty if the rank was killed.
+    """
+
+    def __init__(self, message: str, rank: int, traceback: str = "") -> None:
+        super().__init__(message)
+        self.rank = rank
+        self.traceback = traceback
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        return f"{message}\n\n{self.traceback}" if self.traceback else message
+
+
+class HangError(RunError):
+    """A rank did not join a collective, or the run passed its time limit."""
+
+
+class RunStopped(RunError):
+    """Somebody stopped the run."""
+
+
+class ReportError(RunError):
+    """A rank reported or returned something that cannot be recorded."""
+
+
+class DiskFullError(RunError):
+    """What a rank recorded could not be written."""
+
+
+class NonFiniteLossError(RunError):
+    """The loss became infinite or not a number."""
+
+
+class OutOfSyncError(RunError):
+    """The ranks' weights are no longer the same."""
