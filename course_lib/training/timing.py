@@ -1,0 +1,122 @@
+"""How long each phase of a training step takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import torch
+
+PHASES = ("data", "forward", "backward", "optimizer")
+# The first steps load kernels, fill caches and let the allocator grow: they are left out of every figure.
+WARMUP_STEPS = 10
+
+
+class Stopwatch:
+    """Times the phases of each step.
+
+    On a GPU the work is only queued when a line of Python is done, so the phases are measured by CUDA
+    events, which the GPU reaches in its own time; reading them waits until it has.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._on_gpu = device.type == "cuda"
+        self._began = time.perf_counter()
+        self._steps: list[StepTimes] = []
+
+    def start(self) -> None:
+        """The first step of an epoch begins; each later one begins where the one before it ended.
+
+        So what is done between two steps, reporting too, counts as time of the next one.
+        """
+        self._step = StepTimes(time.time(), self._now())
+
+    def lap(self, phase: str) -> None:
+        """A phase ends: all since the last lap belongs to it."""
+        self._step.laps.append((phase, self._now()))
+
+    def end_step(self, samples: int) -> dict[str, Any]:
+        """The times of the step as a report takes them; the next step begins.
+
+        Args:
+            samples: images in the step, over all ranks.
+        """
+        step = self._step
+        step.samples = samples
+        self._steps.append(step)
+        self._step = StepTimes(time.time(), step.laps[-1][1])
+        readings: dict[str, Any] = step.readings()
+        if not self._on_gpu:
+            readings = {name: reading.item() for name, reading in readings.items()}
+        return {"start": step.start, "samples": samples, **readings}
+
+    def seconds(self) -> float:
+        """Since the training began, with all that was queued on the GPU done."""
+        if self._on_gpu:
+            torch.cuda.synchronize()
+        return time.perf_counter() - self._began
+
+    def summary(self) -> dict[str, Any]:
+        """Images per second over all ranks, and the median step and its split, without the first steps.
+
+        A run shorter than twice the warm-up leaves out half of its steps.
+        """
+        steps = self._steps[min(WARMUP_STEPS, len(self._steps) // 2) :]
+        return {
+            "images_per_sec": sum(step.samples for step in steps) / sum(step.total() for step in steps),
+            "step_seconds": median(step.total() for step in steps),
+            "time_split": {phase: median(step.seconds()[phase] for step in steps) for phase in PHASES},
+        }
+
+    def _now(self) -> Any:
+        if not self._on_gpu:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+
+class StepTimes:
+    """When one step began, and when each of its phases ended."""
+
+    def __init__(self, start: float, began: Any) -> None:
+        self.start = start
+        self.samples = 0
+        self.laps: list[tuple[str, Any]] = [("", began)]
+
+    def seconds(self) -> dict[str, float]:
+        """Seconds in each phase; with accumulation, of all its passes together."""
+        seconds = dict.fromkeys(PHASES, 0.0)
+        for (_, began), (phase, ended) in zip(self.laps, self.laps[1:], strict=False):
+            seconds[phase] += _elapsed(began, ended)
+        return seconds
+
+    def total(self) -> float:
+        """Seconds from the step's beginning to its end."""
+        return _elapsed(self.laps[0][1], self.laps[-1][1])
+
+    def readings(self) -> dict[str, Reading]:
+        """The figures of a step's report."""
+        phases = {phase: Reading(lambda phase=phase: self.seconds()[phase]) for phase in PHASES}  # type: ignore[misc]
+        return {
+            **phases,
+            "seconds": Reading(self.total),
+            "images_per_sec": Reading(lambda: self.samples / self.total()),
+        }
+
+
+class Reading:
+    """A time that is known once the GPU has come that far; reads like a tensor of one element."""
+
+    def __init__(self, read: Callable[[], float]) -> None:
+        self.item = read
+
+
+def _elapsed(began: Any, ended: Any) -> float:
+    """Seconds between two moments; waits for the GPU to reach them."""
+    if isinstance(began, float):
+        return float(ended - began)
+    ended.synchronize()
+    return float(began.elapsed_time(ended)) / 1000
