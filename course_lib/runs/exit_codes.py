@@ -1,0 +1,7 @@
+"""What the process of a rank ends with.
+
+None is a code that programs end with by themselves, so sys.exit or os._exit in a training function
+is never taken for success.
+"""
+
+EXIT_FINISHED, EXIT_FAILED, EXIT_DISK_FULL = 80, 81, 82

@@ -1,0 +1,133 @@
+"""Start a run: check what was asked for, record it, and hand it to the ranks."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from course_lib.config import RunConfig
+from course_lib.errors import ConfigError, FolderError
+from course_lib.runs import devices
+from course_lib.runs.folder import RunFolder, create_run_folder, write_bytes
+from course_lib.runs.functions import TrainFunction, pickle_function
+from course_lib.runs.launcher import fork_server
+from course_lib.runs.machine import Measuring
+from course_lib.runs.run import Run
+from course_lib.runs.torchrun import JoinedRun, as_started, join, started_by_torchrun
+from course_lib.training import sources
+
+# What may change between a run and the one that goes on from its checkpoint.
+FREE_WHEN_RESUMING = ("checkpoint", "collective_timeout", "device")
+
+
+def launch(
+    train: TrainFunction,
+    config: RunConfig,
+    out: str | os.PathLike[str] | None = None,
+    *,
+    labels: dict[str, Any] | None = None,
+    resume_from: str | os.PathLike[str] | None = None,
+    time_limit: float | None = None,
+) -> Run | JoinedRun:
+    """Run `train(config, worker)` on `config.world_size` ranks, each a process; returns at once.
+
+    `train` may be defined anywhere, in a notebook cell too. The ranks meet without a fixed port, end
+    when this process does, and record all in the run's folder. The first launch of a process takes
+    a few seconds, since torch is loaded; later ones a fraction of one.
+
+    In a script that torchrun started, this process is a rank already: `train` runs in it, on as many
+    ranks as torchrun started, and `launch` returns when it has.
+
+    Args:
+        train: the training function, e.g. `single.train` or `ddp.train`.
+        config: what to run.
+        out: the folder of this run, which must not exist; by default a new one in `runs/`.
+        labels: what the run is part of; recorded with it.
+        resume_from: the folder of a run to go on from its last checkpoint.
+        time_limit: seconds after which the run is stopped.
+
+    Raises:
+        UsageError: what was asked for cannot be done; says why, and nothing was started.
+        LaunchError: the ranks could not be started.
+    """
+    if started_by_torchrun():
+        return _launch_as_rank(train, config, out, labels, resume_from)
+    server = fork_server()  # first: it loads torch while the rest is checked
+    sources.check(config)
+    places = devices.place_ranks(config)
+    content = pickle_function(train)
+    checkpoint_of = _check_resume(config, resume_from)
+    folder = _make_run_folder(config, content, out, labels)
+    request = {
+        "ranks": [{"place": place.to_dict(), "log": str(folder.log(place.rank))} for place in places],
+        "folder": str(folder.path),
+        "resume_from": checkpoint_of,
+        "cwd": os.getcwd(),
+        "environ": {"GLOO_SOCKET_IFNAME": devices.loopback(), **os.environ},
+        "sys_path": [os.path.abspath(entry) for entry in sys.path],
+    }
+    measuring = Measuring(folder, devices.speed_caveats(places))
+    return Run(config, folder, server, request, time_limit, on_end=measuring.end)
+
+
+def _launch_as_rank(
+    train: TrainFunction,
+    config: RunConfig,
+    out: str | os.PathLike[str] | None,
+    labels: dict[str, Any] | None,
+    resume_from: str | os.PathLike[str] | None,
+) -> JoinedRun:
+    config = as_started(config)
+    sources.check(config)
+    content = pickle_function(train)
+    checkpoint_of = _check_resume(config, resume_from)
+    return join(config, lambda: _make_run_folder(config, content, out, labels), checkpoint_of)
+
+
+def _make_run_folder(
+    config: RunConfig, content: bytes, out: str | os.PathLike[str] | None, labels: dict[str, Any] | None
+) -> RunFolder:
+    folder = create_run_folder(out) if out is not None else _new_run_folder(config)
+    try:
+        folder.write_config(config, labels or {})
+        write_bytes(folder.function, content)
+    except OSError as error:
+        raise FolderError(f"Cannot write to {folder.path}: {error.strerror}. Choose another folder (--out).") from error
+    return folder
+
+
+def warm_up() -> None:
+    """Start the fork server now, so that the first launch need not wait for it; returns at once."""
+    fork_server()
+
+
+def _check_resume(config: RunConfig, resume_from: str | os.PathLike[str] | None) -> str | None:
+    if resume_from is None:
+        return None
+    folder = RunFolder(Path(resume_from).resolve())
+    before, _ = folder.read_config()
+    if not folder.checkpoint.exists():
+        raise FolderError(f"{folder.path} has no checkpoint to go on from: it ended before its first epoch did.")
+    same, now = before.to_dict(), config.to_dict()
+    different = [name for name in now if name not in FREE_WHEN_RESUMING and now[name] != same[name]]
+    if different:
+        raise ConfigError(
+            f"To go on from {folder.path}, the run must be the same. Different: "
+            + ", ".join(f"{name} ({same[name]!r} then, {now[name]!r} now)" for name in different)
+            + "."
+        )
+    return str(folder.path)
+
+
+def _new_run_folder(config: RunConfig) -> RunFolder:
+    """A folder in runs/ whose name says when and what."""
+    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{config.model}-{config.world_size}x{config.batch_size}"
+    for number in count(1):
+        path = Path("runs") / (name if number == 1 else f"{name}-{number}")
+        if not path.exists():
+            return create_run_folder(path)
+    raise AssertionError("count() does not end")

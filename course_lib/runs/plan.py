@@ -1,0 +1,107 @@
+"""What a sweep is made of: a grid over ranks, batch sizes, learning rates and seeds, repeated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from course_lib.config import RunConfig
+from course_lib.errors import ConfigError
+
+SCALINGS = ("weak", "strong")
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run of a sweep: the name of its folder, its config, and the labels recorded with it."""
+
+    name: str
+    config: RunConfig
+    labels: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A grid of runs around `base`.
+
+    Fields:
+        base: what all runs have in common.
+        num_gpus: GPUs per node; `base.num_nodes` holds for all.
+        batch_size: per rank in weak scaling; of all ranks together, the global batch, in strong scaling.
+        lr, seeds: learning rates and seeds. Where none are given, the base's own is taken, as for the others.
+        scaling: "weak" keeps the batch per rank as ranks are added, "strong" the global batch, of which
+            each rank takes its share.
+        repeats: how often the whole grid is run.
+
+    All runs of one repeat come before the next repeat, so that on a noisy machine the configurations
+    take turns. No run writes checkpoints. `threads_per_rank` is the base's for every number of ranks. In
+    strong scaling `lr_rule` is "none": the global batch stays, so the learning rate must stay too.
+
+    Raises:
+        ConfigError: a value is wrong, or a global batch cannot be shared out evenly; names it.
+    """
+
+    base: RunConfig
+    num_gpus: tuple[int, ...] = (1, 2)
+    batch_size: tuple[int, ...] = ()
+    lr: tuple[float, ...] = ()
+    seeds: tuple[int, ...] = ()
+    scaling: str = "weak"
+    repeats: int = 3
+
+    def __post_init__(self) -> None:
+        base = self.base
+        own = {"num_gpus": base.num_gpus, "batch_size": base.batch_size, "lr": base.lr, "seeds": base.seed}
+        for name, value in own.items():
+            object.__setattr__(self, name, _as_tuple(name, getattr(self, name)) or (value,))
+        if self.scaling not in SCALINGS:
+            raise ConfigError(f"scaling must be one of {', '.join(SCALINGS)}, not {self.scaling!r}.")
+        if type(self.repeats) is not int or self.repeats < 1:
+            raise ConfigError(f"repeats must be a whole number from 1 on, not {self.repeats!r}.")
+        self.plan("")
+
+    def plan(self, name: str) -> list[Planned]:
+        """The runs in the order in which they are made; `name` is the sweep's."""
+        grid = product(range(self.repeats), self.seeds, self.lr, self.batch_size, self.num_gpus)
+        return [
+            Planned(
+                f"g{num_gpus}-b{batch_size}-lr{lr}-s{seed}-r{repeat}",
+                self._config(num_gpus, batch_size, lr, seed),
+                {"sweep": name, "scaling": self.scaling, "repeat": repeat},
+            )
+            for repeat, seed, lr, batch_size, num_gpus in grid
+        ]
+
+    def _config(self, num_gpus: int, batch_size: int, lr: float, seed: int) -> RunConfig:
+        config = self.base.with_(num_gpus=num_gpus, batch_size=batch_size, lr=lr, seed=seed, checkpoint=False)
+        return _share_out(config) if self.scaling == "strong" else config
+
+    def to_dict(self) -> dict[str, Any]:
+        """All that makes the plan, as JSON holds it: the fields of the sweep, and of the base those that it keeps."""
+        grid = {name: list(getattr(self, name)) for name in ("num_gpus", "batch_size", "lr", "seeds")}
+        base = {name: value for name, value in self.base.to_dict().items() if name not in ("seed", "checkpoint")}
+        return {**base, **grid, "scaling": self.scaling, "repeats": self.repeats}
+
+
+def _as_tuple(name: str, values: Any) -> tuple[Any, ...]:
+    if not isinstance(values, list | tuple | range):
+        raise ConfigError(
+            f"{name} of a sweep must be a list of values, not {values!r}. For one value, write [{values!r}]."
+        )
+    numbers = tuple(float(value) if name == "lr" and type(value) is int else value for value in values)
+    if any(value in numbers[:index] for index, value in enumerate(numbers)):
+        raise ConfigError(f"{name} of a sweep names a value twice: {list(values)}. To run it again, raise repeats.")
+    return numbers
+
+
+def _share_out(config: RunConfig) -> RunConfig:
+    """The config in which all ranks together take `batch_size` images a step."""
+    shares = config.world_size * config.accumulation_steps
+    if config.batch_size % shares:
+        accumulated = f" x accumulation_steps {config.accumulation_steps}" if config.accumulation_steps > 1 else ""
+        raise ConfigError(
+            f"In strong scaling batch_size is the global batch, and {config.batch_size} cannot be shared out evenly "
+            f"among {config.world_size} ranks{accumulated}. Take a multiple of {shares}."
+        )
+    return config.with_(batch_size=config.batch_size // shares, lr_rule="none")

@@ -1,0 +1,215 @@
+"""Reading recorded runs: tables of runs, of steps and of epochs, from the files in their folders."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import pandas as pd
+
+from course_lib.config import RunConfig
+from course_lib.errors import FolderError
+from course_lib.runs.events import EventReader
+from course_lib.runs.folder import FAILED, FINISHED, STOPPED, RunFolder, read_json
+from course_lib.scaling.speedup import SPEEDUP_COLUMNS, with_speedup
+
+UNREADABLE = "unreadable"
+
+CONFIG_FIELDS = tuple(each.name for each in fields(RunConfig))
+CONFIG_NUMBERS = tuple(each.name for each in fields(RunConfig) if str(each.type).startswith(("int", "float")))
+LABELS = ("sweep", "scaling", "repeat")
+MACHINE = ("hostname", "cpu", "cores", "devices", "backend", "torch")
+TIME_SPLIT = ("data", "forward", "backward", "optimizer")
+SPLIT_COLUMNS = tuple(f"{part}_seconds" for part in TIME_SPLIT)
+RESULTS = (
+    "images_per_sec",
+    "step_seconds",
+    *SPLIT_COLUMNS,
+    "seconds",
+    "val_accuracy",
+    "val_loss",
+    "train_loss",
+    "steps",
+)
+FACTS = (
+    *("run", "path", "status", "error", *CONFIG_FIELDS, "world_size", "global_batch_size"),
+    *(*LABELS, "timing", "speed_caveats"),
+)
+RUN_COLUMNS = (*FACTS, *RESULTS, *SPEEDUP_COLUMNS, *MACHINE)
+RUN_NUMBERS = (*CONFIG_NUMBERS, "world_size", "global_batch_size", "repeat", *RESULTS, "cores")
+
+STEP_FACTS = ("run", "path", "world_size")
+STEP_VALUES = (
+    "rank",
+    "time",
+    "epoch",
+    "step",
+    "loss",
+    "samples",
+    "lr",
+    "start",
+    *TIME_SPLIT,
+    "seconds",
+    "images_per_sec",
+)
+EPOCH_FACTS = ("run", "path", "world_size", "global_batch_size", "lr", "scaling", "repeat", "timing")
+EPOCH_VALUES = ("rank", "time", "epoch", "train_loss", "val_loss", "val_accuracy", "images_per_sec", "seconds")
+
+
+def frame(folder: str | os.PathLike[str]) -> pd.DataFrame:
+    """One row a run, for the run in `folder` or all runs below it; the columns are `RUN_COLUMNS`.
+
+    A run whose files are damaged, or that another version wrote, has status "unreadable" and says
+    why in `error`; what could be read of it is there. An attempt that failed has a row of its own,
+    next to the one that followed it; only finished runs have results and count in the speedup (see
+    scaling/speedup.py). `seconds` is what the training function took, from its call to its return.
+
+    Raises:
+        FolderError: the folder is not there.
+    """
+    table = pd.DataFrame([_row(found) for found in _find_runs(folder)], columns=[*FACTS, *RESULTS, *MACHINE])
+    return with_speedup(_with_numbers(table, RUN_NUMBERS))[list(RUN_COLUMNS)]
+
+
+def steps(folder: str | os.PathLike[str]) -> pd.DataFrame:
+    """One row a step and rank, of the run in `folder` or of all runs below it.
+
+    The columns are `STEP_FACTS`, `STEP_VALUES` (see events in training/), and what else was reported.
+
+    Raises:
+        FolderError: the folder is not there.
+    """
+    return _events(folder, "step", STEP_FACTS, STEP_VALUES)
+
+
+def epochs(folder: str | os.PathLike[str]) -> pd.DataFrame:
+    """One row an epoch, of the run in `folder` or of all runs below it.
+
+    The columns are `EPOCH_FACTS`, `EPOCH_VALUES`, and what else was reported. `lr` is the config's;
+    `seconds` is training time since the start of the run.
+
+    Raises:
+        FolderError: the folder is not there.
+    """
+    return _events(folder, "epoch", EPOCH_FACTS, EPOCH_VALUES)
+
+
+@dataclass
+class _Found:
+    """A folder that holds a run, and the names of its files."""
+
+    path: str
+    names: list[str] = field(default_factory=list)
+    problem: str | None = None
+
+
+def _find_runs(folder: str | os.PathLike[str]) -> Iterator[_Found]:
+    """The runs in a folder, at any depth, in order of their names. Links below it are not followed."""
+    if not os.path.isdir(folder):
+        raise FolderError(f"There is no folder {os.fspath(folder)}. Name the folder of a run, or one with runs in it.")
+    pending = [os.path.abspath(folder)]
+    while pending:
+        path = pending.pop()
+        try:
+            with os.scandir(path) as entries:
+                kinds = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+        except OSError as error:
+            yield _Found(path, problem=f"{path} cannot be listed: {error.strerror}.")
+            continue
+        if kinds.keys() & {"config.json", "result.json", "failure.json"}:
+            yield _Found(path, list(kinds))
+        else:
+            below = sorted((name for name, is_folder in kinds.items() if is_folder and name[0] != "."), reverse=True)
+            pending += [os.path.join(path, name) for name in below]
+
+
+def _row(found: _Found) -> dict[str, Any]:
+    """All that the files of a run say about it. A damaged one takes nothing from the others."""
+    run = RunFolder(found.path)
+    row: dict[str, Any] = {"run": run.path.name, "path": found.path, "speed_caveats": ""}
+    problems = [found.problem] if found.problem else []
+    for read in () if problems else READERS:
+        try:
+            row.update(read(run, found.names))
+        except (FolderError, OSError) as error:
+            problems.append(str(error))
+    if problems:
+        row.update(status=UNREADABLE, error=" ".join(problems))
+    return row
+
+
+def _read_config(run: RunFolder, names: list[str]) -> dict[str, Any]:
+    config, labels = run.read_config()
+    derived = {"world_size": config.world_size, "global_batch_size": config.global_batch_size}
+    return {**vars(config), **derived, **{name: labels.get(name) for name in LABELS}}
+
+
+def _read_environment(run: RunFolder, names: list[str]) -> dict[str, Any]:
+    if run.environment.name not in names:  # the run ended before its first rank was up
+        return {}
+    content = read_json(run.environment)
+    devices = sorted({str(device) for device in content.get("devices") or []})
+    return {**{name: content.get(name) for name in ("timing", *MACHINE)}, "devices": ", ".join(devices)}
+
+
+def _read_caveats(run: RunFolder, names: list[str]) -> dict[str, Any]:
+    if run.caveats.name not in names:  # a measurement of speed
+        return {}
+    return {"speed_caveats": "; ".join(map(str, read_json(run.caveats).get("speed_caveats") or []))}
+
+
+def _read_outcome(run: RunFolder, names: list[str]) -> dict[str, Any]:
+    status = run.status(names)
+    if status == FINISHED:
+        return {"status": status, **_read_result(run)}
+    if status in (FAILED, STOPPED):
+        return {"status": status, "error": _read_failure(run, names)}
+    return {"status": status}
+
+
+def _read_result(run: RunFolder) -> dict[str, Any]:
+    content = read_json(run.result)
+    value = content.get("value")
+    value = value if isinstance(value, dict) else {}  # a function may return anything
+    split = value.get("time_split")
+    split = split if isinstance(split, dict) else {}
+    parts = dict(zip(SPLIT_COLUMNS, map(split.get, TIME_SPLIT), strict=True))
+    return {**{name: value.get(name) for name in RESULTS}, **parts, "seconds": content.get("seconds")}
+
+
+def _read_failure(run: RunFolder, names: list[str]) -> str | None:
+    """What went wrong: the verdict, or, where the launcher died before it, what a rank said."""
+    if run.failure.name in names:
+        return read_json(run.failure).get("message")
+    said = sorted(name for name in names if name.startswith("error-rank"))
+    return read_json(run.path / said[0]).get("message") if said else None
+
+
+READERS = (_read_config, _read_environment, _read_caveats, _read_outcome)
+
+
+def _events(folder: str | os.PathLike[str], kind: str, facts: tuple[str, ...], values: tuple[str, ...]) -> pd.DataFrame:
+    """The events of one kind, each with the facts of its run. What cannot be read is left out."""
+    rows = []
+    for found in _find_runs(folder):
+        row = _row(found)
+        told = {name: row.get(name) for name in facts}
+        rows += [{**event, **told} for event in _read_events(found) if event["kind"] == kind]
+    known = [*facts, *values]
+    table = pd.DataFrame(rows, columns=None if rows else known)
+    others = [name for name in table if name not in known and name != "kind"]
+    return _with_numbers(table.reindex(columns=[*known, *others]), values)
+
+
+def _read_events(found: _Found) -> list[dict[str, Any]]:
+    try:
+        return EventReader(found.path).read_new()
+    except FolderError:
+        return []
+
+
+def _with_numbers(table: pd.DataFrame, names: tuple[str, ...]) -> pd.DataFrame:
+    """The table with these columns as numbers; what is none becomes NaN."""
+    return table.assign(**{name: pd.to_numeric(table[name], errors="coerce") for name in names})

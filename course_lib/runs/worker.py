@@ -1,0 +1,199 @@
+"""One rank of a run: what a training function sees of it, and what becomes of its result or its error."""
+
+from __future__ import annotations
+
+import errno
+import faulthandler
+import os
+import platform
+import signal
+import socket
+import time
+import traceback
+from importlib.metadata import version
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from course_lib import __version__
+from course_lib.errors import CourseError, DiskFullError
+from course_lib.runs import devices
+from course_lib.runs.devices import Place
+from course_lib.runs.events import EventWriter, plain
+from course_lib.runs.exit_codes import EXIT_DISK_FULL, EXIT_FAILED, EXIT_FINISHED
+from course_lib.runs.folder import FORMAT, RunFolder, write_json
+from course_lib.runs.functions import load_function
+
+# On a GPU, reading a value waits for all that was queued before it: read many at once.
+SECONDS_BETWEEN_READS = 0.25
+
+
+class Worker:
+    """One rank of a run, as its training function sees it.
+
+    Attributes:
+        rank, world_size: its number among all ranks, and how many there are.
+        local_rank, local_world_size: the same on its node.
+        node_rank: the number of its node.
+        device: the torch.device that it has for itself.
+        backend, init_method: what `torch.distributed.init_process_group` needs.
+    """
+
+    def __init__(self, folder: RunFolder, place: Place, resume_from: str | None = None) -> None:
+        self.rank = place.rank
+        self.world_size = place.world_size
+        self.local_rank = place.local_rank
+        self.local_world_size = place.local_world_size
+        self.node_rank = place.node_rank
+        self.device = torch.device(place.device)
+        self.backend = place.backend
+        self.init_method = place.init_method
+        self._folder = folder
+        self._resume_from = resume_from
+        self._events = EventWriter(folder.events(self.rank))
+        self._unread: list[dict[str, Any]] = []
+        self._last_read = 0.0
+
+    def report(self, kind: str, **values: Any) -> None:
+        """Record an event: numbers, strings, lists of them, or tensors of one element.
+
+        Raises:
+            DiskFullError: the event could not be written.
+        """
+        self._unread.append({"kind": kind, "rank": self.rank, "time": time.time(), **values})
+        wait = self.device.type == "cuda" and kind == "step"
+        if not wait or time.monotonic() - self._last_read > SECONDS_BETWEEN_READS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the events that still wait for their values on the GPU."""
+        for event in self._unread:
+            self._events.write(event)
+        self._unread.clear()
+        self._last_read = time.monotonic()
+
+    def save_checkpoint(self, state: dict[str, Any]) -> None:
+        """Write a checkpoint in place of the last one, whole or not at all; only rank 0 writes.
+
+        Raises:
+            DiskFullError: it could not be written; the last one is still there.
+        """
+        if self.rank != 0:
+            return
+        aside = self._folder.checkpoint.with_suffix(".aside")
+        try:
+            torch.save(state, aside)
+        except (OSError, RuntimeError) as error:  # torch's own writer raises RuntimeError
+            aside.unlink(missing_ok=True)
+            raise DiskFullError(f"Cannot write the checkpoint {self._folder.checkpoint}: {error}") from error
+        os.replace(aside, self._folder.checkpoint)
+
+    def load_checkpoint(self) -> dict[str, Any] | None:
+        """The checkpoint of the run that this one goes on from; None where it starts anew."""
+        if self._resume_from is None:
+            return None
+        path = RunFolder(self._resume_from).checkpoint
+        state: dict[str, Any] = torch.load(path, map_location=self.device, weights_only=True)
+        return state
+
+
+def run_rank(path: str, place: Place, resume_from: str | None = None) -> int:
+    """Run the training function of the run in `path` as one of its ranks, and record how it ends.
+
+    Returns:
+        EXIT_FINISHED, EXIT_FAILED or EXIT_DISK_FULL.
+    """
+    folder = RunFolder(path)
+    torch.set_num_threads(place.threads)
+    _dump_on_request(folder, place.rank)
+    try:
+        config, _ = folder.read_config()
+        worker = Worker(folder, place, resume_from)
+        if place.rank == 0:
+            write_json(folder.environment, environment(place))
+        train = load_function(folder.function.read_bytes())
+        start = time.time()
+        result = train(config, worker)
+        _record_result(folder, worker, result, time.time() - start)
+    except BaseException as error:
+        return _record_error(folder, place.rank, error)
+    return EXIT_FINISHED
+
+
+def environment(place: Place) -> dict[str, Any]:
+    """The machine of a rank, and how its times come about."""
+    on_gpu = place.device != "cpu"
+    names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())] if on_gpu else ["cpu"]
+    return {
+        "timing": devices.timing_of(place),
+        "backend": place.backend,
+        "device": place.device,
+        "devices": names,
+        "hostname": socket.gethostname(),
+        "cpu": devices.cpu_name(),
+        "cores": devices.core_count(),
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": version("numpy"),
+        "course": __version__,
+        "started": time.time(),
+    }
+
+
+def _record_result(folder: RunFolder, worker: Worker, result: Any, seconds: float) -> None:
+    result = plain(result, "result")
+    worker.report("end", result=result)
+    if worker.rank == 0:
+        write_json(folder.result, {"format": FORMAT, "value": result, "seconds": seconds, "finished": time.time()})
+
+
+def _record_error(folder: RunFolder, rank: int, error: BaseException) -> int:
+    """Write how this rank failed.
+
+    Returns:
+        EXIT_FAILED; EXIT_DISK_FULL where there is no room left to say more.
+    """
+    content = {
+        "type": type(error).__name__,
+        "message": _message(error),
+        "traceback": "" if isinstance(error, CourseError) else _traceback(error),
+        "time": time.time(),
+        "from_peer": is_from_peer(error),
+        "timed_out": is_timeout(error),
+    }
+    try:
+        write_json(folder.error(rank), content)
+    except OSError:
+        return EXIT_DISK_FULL
+    full = isinstance(error, DiskFullError) or (isinstance(error, OSError) and error.errno == errno.ENOSPC)
+    return EXIT_DISK_FULL if full else EXIT_FAILED
+
+
+def _message(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return f"the function called sys.exit({error.code!r}) before it returned"
+    return str(error)
+
+
+def _traceback(error: BaseException) -> str:
+    """The traceback from the training function on; the frames above it are ours."""
+    frames = error.__traceback__
+    return "".join(traceback.format_exception(type(error), error, frames.tb_next if frames else None))
+
+
+def is_from_peer(error: BaseException) -> bool:
+    """Whether a rank failed in a collective because of another one: it is not the culprit."""
+    return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo/transport" in str(error))
+
+
+def is_timeout(error: BaseException) -> bool:
+    """Whether a rank waited in a collective for as long as it may."""
+    return is_from_peer(error) and "timed out" in str(error).lower()
+
+
+def _dump_on_request(folder: RunFolder, rank: int) -> None:
+    """Let SIGUSR1 write where this rank is, even while it is stuck outside Python."""
+    stack = os.open(folder.stack(rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    faulthandler.register(signal.SIGUSR1, file=stack, all_threads=False)

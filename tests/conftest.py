@@ -1,0 +1,29 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from processes import eventually, ranks_left
+
+from course_lib.config import RunConfig
+
+
+@pytest.fixture
+def quick() -> RunConfig:
+    """The config of a run that takes well under a second."""
+    return RunConfig(model="mlp", data="subset", train_samples=300, batch_size=50, epochs=1, checkpoint=False)
+
+
+@pytest.fixture(autouse=True)
+def _in_a_temporary_folder(tmp_path, monkeypatch) -> None:
+    """Runs go to `runs/` in the current folder where nothing else is said."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def no_process_left() -> Iterator[None]:
+    """Fails a test after which a rank, or something that a rank started, is still there."""
+    yield
+    assert eventually(lambda: not ranks_left()), ranks_left()

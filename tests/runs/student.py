@@ -1,0 +1,145 @@
+"""Training functions as students write them, right and wrong; the ranks import this module."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+
+def join(config, worker) -> None:
+    dist.init_process_group(
+        worker.backend,
+        init_method=worker.init_method,
+        rank=worker.rank,
+        world_size=worker.world_size,
+        timeout=timedelta(seconds=config.collective_timeout),
+    )
+
+
+def where_am_i(config, worker):
+    join(config, worker)
+    mine = [worker.rank, worker.node_rank, worker.local_rank, worker.local_world_size, torch.get_num_threads()]
+    places = [None] * worker.world_size
+    dist.all_gather_object(places, mine)
+    return places
+
+
+def sum_of_ranks(config, worker):
+    join(config, worker)
+    total = torch.tensor([float(worker.rank + 1)])
+    dist.all_reduce(total)
+    return total.item()
+
+
+def rank_one_leaves_early(config, worker):
+    """Rank 1's part of the broadcast is done long before rank 0's is."""
+    join(config, worker)
+    big = torch.full((1_000_000,), float(worker.rank))
+    dist.broadcast(big, src=1)
+    if worker.rank == 0:
+        time.sleep(0.5)
+    return big.sum().item()
+
+
+def prints(config, worker):
+    print("hello from", worker.rank)
+    print("and to stderr", file=sys.stderr)
+    os.system("echo from a child")
+    return 0
+
+
+def rank_one_raises(config, worker):
+    join(config, worker)
+    worker.report("step", step=1, loss=0.5)
+    if worker.rank == 1:
+        raise ValueError("the student's own mistake")
+    dist.barrier()
+
+
+def rank_one_is_killed(config, worker):
+    join(config, worker)
+    worker.report("step", step=1, loss=0.5)
+    if worker.rank == 1:
+        print("rank 1 was here")
+        os.kill(os.getpid(), signal.SIGKILL)
+    dist.barrier()
+
+
+def rank_one_exits(config, worker):
+    if worker.rank == 1:
+        sys.exit(0)
+    time.sleep(60)
+
+
+def rank_one_exits_hard(config, worker):
+    if worker.rank == 1:
+        os._exit(0)
+    time.sleep(60)
+
+
+def rank_one_stays_away(config, worker):
+    join(config, worker)
+    if worker.rank == 1:
+        wait_for_nothing()
+    dist.all_reduce(torch.ones(1))
+
+
+def wait_for_nothing():
+    while True:
+        time.sleep(0.01)
+
+
+def rank_one_returns_early(config, worker):
+    join(config, worker)
+    if worker.rank == 0:
+        dist.all_reduce(torch.ones(1))
+
+
+def all_wait_for_another(config, worker):
+    join(config, worker)
+    other = 1 - worker.rank
+    dist.recv(torch.ones(1), src=other)
+
+
+def never_returns(config, worker):
+    worker.report("pid", pid=os.getpid())
+    wait_for_nothing()
+
+
+def never_returns_with_a_child(config, worker):
+    child = subprocess.Popen(["sleep", "300"])
+    worker.report("pid", pid=os.getpid(), child=child.pid)
+    wait_for_nothing()
+
+
+def stuck_outside_python(config, worker):
+    worker.report("pid", pid=os.getpid())
+    os.read(os.pipe()[0], 1)
+
+
+def prints_without_end(config, worker):
+    worker.report("step", step=1, loss=0.5)
+    while True:
+        sys.stdout.write("x" * 1000 + "\n")
+
+
+def reports_without_end(config, worker):
+    number = 0
+    while True:
+        number += 1
+        worker.report("step", step=number, loss=0.5, padding="x" * 1000)
+
+
+def returns_something_odd(config, worker):
+    return {"model": torch.nn.Linear(2, 2)}
+
+
+def reports_something_odd(config, worker):
+    worker.report("step", step=1, loss=torch.ones(3, 3).cuda if torch.cuda.is_available() else object())
