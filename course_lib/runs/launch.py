@@ -57,7 +57,7 @@ def launch(
     if started_by_torchrun():
         return _launch_as_rank(train, config, out, labels, resume_from)
     server = fork_server()  # first: it loads torch while the rest is checked
-    sources.check(config)
+    images = config.train_samples or sources.check(config).train_size
     places = devices.place_ranks(config)
     content = pickle_function(train)
     checkpoint_of = _check_resume(config, resume_from)
@@ -71,7 +71,7 @@ def launch(
         "sys_path": [os.path.abspath(entry) for entry in sys.path],
     }
     measuring = Measuring(folder, devices.speed_caveats(places))
-    return Run(config, folder, server, request, time_limit, on_end=measuring.end)
+    return Run(config, folder, server, request, images, time_limit, on_end=measuring.end)
 
 
 def _launch_as_rank(
@@ -82,10 +82,10 @@ def _launch_as_rank(
     resume_from: str | os.PathLike[str] | None,
 ) -> JoinedRun:
     config = as_started(config)
-    sources.check(config)
+    images = config.train_samples or sources.check(config).train_size
     content = pickle_function(train)
     checkpoint_of = _check_resume(config, resume_from)
-    return join(config, lambda: _make_run_folder(config, content, out, labels), checkpoint_of)
+    return join(config, lambda: _make_run_folder(config, content, out, labels), images, checkpoint_of)
 
 
 def _make_run_folder(

@@ -24,7 +24,13 @@ SECONDS_BETWEEN_LOOKS = 0.2
 
 
 class Run:
-    """A run in progress or over. A thread of this process supervises it; `wait` only waits."""
+    """A run in progress or over. A thread of this process supervises it; `wait` only waits.
+
+    Attributes:
+        config: what was asked for.
+        folder: its files.
+        images: how many images an epoch of the training set has.
+    """
 
     def __init__(
         self,
@@ -32,11 +38,13 @@ class Run:
         folder: RunFolder,
         server: ForkServer,
         request: dict[str, Any],
+        images: int,
         time_limit: float | None,
         on_end: Callable[[], None],
     ) -> None:
         self.config = config
         self.folder = folder
+        self.images = images
         self._server = server
         self._time_limit = time_limit
         self._on_end = on_end

@@ -48,11 +48,12 @@ def as_started(config: RunConfig) -> RunConfig:
 
 
 class JoinedRun:
-    """A run that this process took part in, over by the time it is made."""
+    """A run that this process took part in, over by the time it is made. Reads like a `Run`."""
 
-    def __init__(self, config: RunConfig, folder: RunFolder, place: Place, exit_code: int) -> None:
+    def __init__(self, config: RunConfig, folder: RunFolder, images: int, place: Place, exit_code: int) -> None:
         self.config = config
         self.folder = folder
+        self.images = images
         self._rank = place.rank
         self._exit_code = exit_code
         self._reader = EventReader(folder.path)
@@ -102,12 +103,15 @@ class JoinedRun:
         return ""
 
 
-def join(config: RunConfig, make_folder: Callable[[], RunFolder], resume_from: str | None) -> JoinedRun:
+def join(
+    config: RunConfig, make_folder: Callable[[], RunFolder], images: int, resume_from: str | None
+) -> JoinedRun:
     """Run as the rank that torchrun made this process; returns when its function has.
 
     Args:
         config: as `as_started` gave it.
         make_folder: makes the run's folder; rank 0 calls it and tells the others where it is.
+        images: how many images an epoch of the training set has.
         resume_from: the folder of a run to go on from.
 
     Raises:
@@ -151,7 +155,7 @@ def join(config: RunConfig, make_folder: Callable[[], RunFolder], resume_from: s
                 dist.destroy_process_group()
     if place.rank == 0:
         folder.launcher_lock.unlink(missing_ok=True)
-    return JoinedRun(config, folder, place, code)
+    return JoinedRun(config, folder, images, place, code)
 
 
 def _place(config: RunConfig) -> Place:

@@ -1,0 +1,40 @@
+"""Figures as images that say in words what they show."""
+
+from __future__ import annotations
+
+import base64
+from io import BytesIO
+
+from matplotlib.figure import Figure
+
+from course_lib.lab.style import DPI, alt_text
+
+
+class DisplayedFigure:
+    """A figure as a notebook keeps it: a PNG image, and its words where images are not shown."""
+
+    def __init__(self, figure: Figure) -> None:
+        self.figure = figure
+
+    def __repr__(self) -> str:
+        return alt_text(self.figure)
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        return {"image/png": base64.b64encode(png(self.figure)).decode(), "text/plain": repr(self)}
+
+
+def display_figure(figure: Figure) -> DisplayedFigure:
+    """The figure as the last value of a notebook cell; it stays in the saved notebook, also on the web."""
+    return DisplayedFigure(figure)
+
+
+def png(figure: Figure, scale: float = 1.0) -> bytes:
+    """The figure as a PNG file; `scale` gives more pixels to the same drawing."""
+    file = BytesIO()
+    figure.savefig(file, format="png", dpi=scale * DPI)
+    return file.getvalue()
+
+
+def data_uri(figure: Figure, scale: float = 1.0) -> str:
+    """The figure as the `src` of an image that needs no other file."""
+    return "data:image/png;base64," + base64.b64encode(png(figure, scale)).decode()

@@ -1,0 +1,34 @@
+"""The plots of the course: a frame of `runs.store` in, a matplotlib Figure out.
+
+    speedup, efficiency, throughput                        one row a run, over the number of ranks
+    time_split, heat_map                                   one row a run
+    accuracy_against_epoch, accuracy_against_seconds       one row an epoch
+    loss_against_step, timeline                            one row a step
+
+No function keeps state, uses pyplot or changes its frame. Runs that did not finish are left out,
+what was measured and what was simulated is never joined by a line, and what is no speed measurement
+is drawn hollow. `alt_text` says in words and figures what a figure shows.
+"""
+
+from course_lib.lab.learning_plots import (
+    accuracy_against_epoch,
+    accuracy_against_seconds,
+    heat_map,
+    loss_against_step,
+)
+from course_lib.lab.scaling_plots import efficiency, speedup, throughput
+from course_lib.lab.style import alt_text
+from course_lib.lab.time_plots import time_split, timeline
+
+__all__ = [
+    "accuracy_against_epoch",
+    "accuracy_against_seconds",
+    "alt_text",
+    "efficiency",
+    "heat_map",
+    "loss_against_step",
+    "speedup",
+    "throughput",
+    "time_split",
+    "timeline",
+]

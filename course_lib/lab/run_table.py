@@ -1,0 +1,114 @@
+"""The table of runs as the report shows it: which columns, in which digits, and what is the same for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from course_lib.config import RunConfig
+from course_lib.lab.series import in_words, number
+from course_lib.runs.folder import FINISHED
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What stands in one cell; `bad` marks a run that did not finish."""
+
+    text: str
+    interval: str = ""
+    bad: bool = False
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column, its unit, and how a row of the frame fills it."""
+
+    title: str
+    unit: str
+    fill: Callable[[pd.Series[Any]], Cell]
+    number: bool = True
+
+
+@dataclass(frozen=True)
+class RunTable:
+    """The table; `same` names the settings that no column shows, since all runs share them."""
+
+    caption: str
+    columns: list[Column]
+    rows: list[list[tuple[Column, Cell]]]
+    same: str
+
+
+def run_table(frame: pd.DataFrame) -> RunTable:
+    """The table of a frame as `store.frame` gives it: one row a run, in the order of the frame."""
+    settings = list(RunConfig.__dataclass_fields__)
+    shown = {"num_gpus", "num_nodes", "batch_size", "lr"}
+    varying = [name for name in settings if name not in shown and frame[name].nunique(dropna=False) > 1]
+    columns = [*_settings(frame, varying), *_results(frame)]
+    rows = [[(column, column.fill(row)) for column in columns] for _, row in frame.iterrows()]
+    constant = [name for name in settings if name not in shown and name not in varying]
+    same = [f"{in_words(name)} {_value(frame[name].iloc[0])}" for name in constant if pd.notna(frame[name].iloc[0])]
+    return RunTable(_caption(frame), columns, rows, ", ".join(same))
+
+
+def _caption(frame: pd.DataFrame) -> str:
+    timings = sorted(set(frame["timing"].dropna()))
+    parts = [
+        f"Times {timings[0]}." if len(timings) == 1 else "",
+        "Small print: 90 % interval over the repeats." if (frame["speedup_low"] < frame["speedup_high"]).any() else "",
+        "* not a speed measurement." if (frame["speed_caveats"] != "").any() else "",
+    ]
+    return " ".join(["One row a run.", *filter(None, parts)])
+
+
+def _settings(frame: pd.DataFrame, varying: list[str]) -> list[Column]:
+    return [
+        Column("Run", "", lambda row: Cell(str(row["run"])), number=False),
+        Column("Status", "", lambda row: Cell(str(row["status"]), bad=row["status"] != FINISHED), number=False),
+        Column("Ranks", "", _plain("world_size")),
+        Column("Batch", "per rank", _plain("batch_size")),
+        Column("Batch", "global", _plain("global_batch_size")),
+        Column("Learning rate", "", _plain("lr")),
+        *(Column(in_words(name).capitalize(), "", _plain(name)) for name in varying),
+    ]
+
+
+def _results(frame: pd.DataFrame) -> list[Column]:
+    columns = {
+        "val_accuracy": Column("Accuracy", "validation, %", _scaled("val_accuracy", "{:.2f}", 100)),
+        "images_per_sec": Column("Throughput", "images/s", _scaled("images_per_sec", "{:,.0f}", mark=True)),
+        "step_seconds": Column("Step", "ms", _scaled("step_seconds", "{:.3g}", 1000, mark=True)),
+        "speedup": Column("Speedup", "times", _scaled("speedup", "{:.2f}", mark=True)),
+        "efficiency": Column("Efficiency", "%", _scaled("efficiency", "{:.0f}", 100, mark=True)),
+        "seconds": Column("Run time", "s", _scaled("seconds", "{:.1f}", mark=True)),
+        "timing": Column("Times", "", _plain("timing"), number=False),
+    }
+    shown = [name for name in columns if frame[name].notna().any()]
+    return [columns[name] for name in shown if name != "timing" or frame["timing"].nunique(dropna=False) > 1]
+
+
+def _plain(name: str) -> Callable[[pd.Series[Any]], Cell]:
+    return lambda row: Cell(_value(row[name]))
+
+
+def _scaled(name: str, form: str, factor: float = 1, mark: bool = False) -> Callable[[pd.Series[Any]], Cell]:
+    """A number and, where the frame has one, its interval; a star where it is no speed measurement."""
+
+    def fill(row: pd.Series[Any]) -> Cell:
+        if pd.isna(row[name]):
+            return Cell("–")
+        star = "*" if mark and row["speed_caveats"] else ""
+        low, high = (factor * float(row.get(f"{name}_{end}") or "nan") for end in ("low", "high"))
+        interval = f"{form.format(low)} to {form.format(high)}" if low < high else ""
+        return Cell(form.format(factor * row[name]) + star, interval)
+
+    return fill
+
+
+def _value(value: Any) -> str:
+    if pd.api.types.is_bool(value):
+        return "yes" if value else "no"
+    return number(value) if value is None or isinstance(value, int | float) else str(value)

@@ -1,0 +1,165 @@
+"""Which rows of a frame belong to one line of a plot, and what that line is called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from course_lib.config import MEASURED_ON_CPU_RANKS, MEASURED_ON_GPUS, SIMULATED
+from course_lib.lab.style import LOOKS, PALETTE, TIMING_UNKNOWN, Look
+from course_lib.runs.folder import FINISHED
+from course_lib.scaling.speedup import SAME_FOR_SPEED
+
+MAX_COLORS = len(PALETTE)
+# What makes a line of its own over the number of ranks; `batch` is made by `usable`. The first are named first.
+_FIRST = ("model", "batch", "num_nodes", "precision", "optimizer")
+SETTINGS = (*_FIRST, *(name for name in SAME_FOR_SPEED if name not in (*_FIRST, "timing")))
+WORDS = {
+    "world_size": "{} ranks",
+    "num_nodes": "{} nodes",
+    "cores": "{} cores",
+    "global_batch_size": "global batch {}",
+} | dict.fromkeys(("model", "batch", "precision", "optimizer", "cpu", "devices", "run"), "{}")
+
+
+@dataclass(frozen=True)
+class Series:
+    """The rows of one line, and how to draw it.
+
+    Fields:
+        number: its place among the series.
+        label: what it is called; lines of one label share colour and marker.
+        legend: the label, or what makes matplotlib leave it out where an earlier line has it.
+        timing: how its times came about; no series holds two of these.
+        rows: its rows.
+    """
+
+    number: int
+    label: str
+    legend: str
+    timing: str
+    rows: pd.DataFrame
+    color: str
+    marker: str
+    look: Look
+
+
+def usable(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """The rows that a plot of `columns` can show: of runs that finished, with a value in each of them.
+
+    Adds `timing` and `speed_caveats` where the frame has none, and `batch`, which says what is the
+    same for every world size: the batch per rank, or the global batch in strong scaling.
+    """
+    if "status" in frame:
+        frame = frame[frame["status"] == FINISHED]
+    missing = [name for name in (*columns, "timing", "speed_caveats") if name not in frame]
+    frame = frame.reindex(columns=[*frame.columns, *missing]).dropna(subset=list(columns))
+    timing, caveats = frame["timing"].astype(object), frame["speed_caveats"].astype(object)
+    frame = frame.assign(
+        timing=timing.where(timing.isin(list(LOOKS)), TIMING_UNKNOWN),
+        speed_caveats=caveats.where(caveats.notna(), ""),
+    )
+    if "batch_size" in frame and "global_batch_size" in frame:
+        frame["batch"] = _batch(frame)
+    return frame
+
+
+def split(frame: pd.DataFrame, names: Sequence[str], apart: Sequence[str] = ()) -> tuple[list[Series], list[str]]:
+    """Part the rows into series: by timing, by the columns of `names` that vary, and by those of `apart`.
+
+    Labels name as many varying columns as there are colours for. The second value returned is a
+    note that names the others, if there are any.
+    """
+    varying = [name for name in names if name in frame and frame[name].nunique(dropna=False) > 1]
+    shown: list[str] = []
+    for name in varying:
+        if len(frame[[*shown, name]].drop_duplicates()) <= MAX_COLORS:
+            shown.append(name)
+    rest = [in_words(name) for name in varying if name not in shown]
+    frame = frame.sort_values(varying, kind="stable") if varying else frame
+    keys = ["timing", *varying, *(name for name in apart if name in frame)]
+    timings = [timing for timing in LOOKS if (frame["timing"] == timing).any()]
+    numbers: dict[tuple[Any, ...], int] = {}
+    series: list[Series] = []
+    for _, rows in frame.groupby(keys, dropna=False, observed=True, sort=False):
+        first = rows.iloc[0]
+        key = tuple(str(first[name]) for name in shown)
+        place = numbers.setdefault(key, len(numbers))
+        look = LOOKS[first["timing"]]
+        parts = [_word(name, first[name]) for name in shown]
+        label = ", ".join([*parts, first["timing"]] if len(timings) > 1 or not parts else parts)
+        known = any(label == earlier.label for earlier in series)
+        series.append(
+            Series(
+                number=len(series),
+                label=label,
+                legend="_nolegend_" if known else label,
+                timing=first["timing"],
+                rows=rows,
+                color=PALETTE[place if shown else timings.index(first["timing"])],
+                marker=look.markers[place % len(look.markers)],
+                look=look,
+            )
+        )
+    series.sort(key=lambda each: timings.index(each.timing))
+    return series, [f"Lines of one colour differ in: {', '.join(rest)}."] if rest else []
+
+
+def identity(frame: pd.DataFrame) -> str:
+    """The column that tells runs apart: two in different folders may have the same name."""
+    return "path" if "path" in frame else "run"
+
+
+def how_timed(frame: pd.DataFrame) -> str:
+    """How the times of a frame came about, for a title: ", measured on GPUs, simulated"."""
+    return "".join(f", {timing}" for timing in LOOKS if (frame["timing"] == timing).any())
+
+
+def rank_words(frame: pd.DataFrame) -> tuple[str, str]:
+    """What one rank of these runs is called, and several."""
+    present = set(frame["timing"])
+    if present == {MEASURED_ON_CPU_RANKS}:
+        return "CPU rank", "CPU ranks"
+    if present <= {MEASURED_ON_GPUS, SIMULATED}:
+        return "GPU", "GPUs"
+    return "rank", "GPUs or CPU ranks"
+
+
+def caveat_notes(frame: pd.DataFrame) -> list[str]:
+    """The notes on rows that are not a speed measurement, each caveat once."""
+    texts = sorted({part for text in set(frame["speed_caveats"]) for part in text.split("; ") if part})
+    return [f"Not a speed measurement: {text}" for text in texts[:3]] + (
+        [f"{len(texts) - 3} more reasons are in the table of runs."] if len(texts) > 3 else []
+    )
+
+
+def in_words(name: str) -> str:
+    """A column's name as people say it."""
+    return "learning rate" if name == "lr" else name.replace("_", " ")
+
+
+def number(value: Any) -> str:
+    """A number as people write it: 128, 0.05, 1e-05; what is missing is a dash."""
+    if value is None or value != value:
+        return "–"
+    return f"{value:g}" if isinstance(value, float) and abs(value) < 1e5 else f"{value:.0f}"
+
+
+def _batch(frame: pd.DataFrame) -> pd.Series[Any]:
+    """What is the same for every world size, as text that sorts by size."""
+    strong = frame["scaling"] == "strong" if "scaling" in frame else pd.Series(False, index=frame.index)
+    sizes = frame["batch_size"].mask(strong, frame["global_batch_size"]).astype(float)
+    keys = list(zip(sizes, strong, strict=True))
+    words = {key: f"global batch {number(key[0])}" if key[1] else f"batch {number(key[0])} per rank" for key in keys}
+    kind = pd.CategoricalDtype([words[key] for key in sorted(words)], ordered=True)
+    return pd.Series([words[key] for key in keys], index=frame.index, dtype=kind)
+
+
+def _word(name: str, value: Any) -> str:
+    text = number(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+    if name == "world_size" and text == "1":
+        return "1 rank"
+    return WORDS.get(name, in_words(name) + " {}").format(text)
