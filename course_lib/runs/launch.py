@@ -54,10 +54,12 @@ def launch(
         UsageError: what was asked for cannot be done; says why, and nothing was started.
         LaunchError: the ranks could not be started.
     """
+    if time_limit is not None and time_limit <= 0:
+        raise ConfigError(f"time_limit must be above 0 seconds, not {time_limit}; leave it out for none.")
     if started_by_torchrun():
         return _launch_as_rank(train, config, out, labels, resume_from)
     server = fork_server()  # first: it loads torch while the rest is checked
-    images = config.train_samples or sources.check(config).train_size
+    images = _check_images(config)
     places = devices.place_ranks(config)
     content = pickle_function(train)
     checkpoint_of = _check_resume(config, resume_from)
@@ -82,7 +84,7 @@ def _launch_as_rank(
     resume_from: str | os.PathLike[str] | None,
 ) -> JoinedRun:
     config = as_started(config)
-    images = config.train_samples or sources.check(config).train_size
+    images = _check_images(config)
     content = pickle_function(train)
     checkpoint_of = _check_resume(config, resume_from)
     return join(config, lambda: _make_run_folder(config, content, out, labels), images, checkpoint_of)
@@ -103,6 +105,12 @@ def _make_run_folder(
 def warm_up() -> None:
     """Start the fork server now, so that the first launch need not wait for it; returns at once."""
     fork_server()
+
+
+def _check_images(config: RunConfig) -> int:
+    """How many images an epoch has, once it is sure that there are as many as asked for."""
+    train_size = sources.check(config).train_size
+    return config.train_samples or train_size
 
 
 def _check_resume(config: RunConfig, resume_from: str | os.PathLike[str] | None) -> str | None:

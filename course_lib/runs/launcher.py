@@ -97,6 +97,8 @@ class ForkServer:
         with self._lock:
             if self._process.stdin and not self._process.stdin.closed:
                 self._process.stdin.close()
+            if not self.ready.is_set():  # it is still importing and has no ranks yet: do not wait for it
+                self._process.kill()
         self._process.wait()
 
     def _ask(self, request: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -133,6 +134,7 @@ class Run:
                 if notice["is"] == "over":
                     return reason or verdict(self.folder, ranks)
                 if notice["is"] == "lost":
+                    shutil.rmtree(ranks.meeting_folder, ignore_errors=True)
                     return LaunchError(_SERVER_DIED + self._server.errors())
                 ranks.note(notice)
             if reason is None and not ranks.killed:
@@ -166,8 +168,9 @@ class Run:
         """Have the ranks that still run write their stacks, for the verdict."""
         for rank in ranks.running:
             self._server.dump(self._name, rank)
-        if ranks.running:
-            time.sleep(SECONDS_BETWEEN_LOOKS)
+        deadline = time.monotonic() + GRACE_SECONDS
+        while any(_size(self.folder.stack(rank)) == 0 for rank in ranks.running) and time.monotonic() < deadline:
+            time.sleep(0.01)
 
     def _record(self, error: CourseError) -> None:
         content = {

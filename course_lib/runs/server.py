@@ -13,7 +13,7 @@ Requests come as JSON lines on standard input, notices go as JSON lines to stand
     {"do": "dump", "run": …, "rank": …}       the rank writes where it is to its stack file
 
     {"is": "ready"}
-    {"is": "started", "run": …, "pids": […]}
+    {"is": "started", "run": …, "pids": […], "meeting_folder": …}
     {"is": "finished", "run": …, "rank": …}             the rank has recorded its result, and waits
     {"is": "exit", "run": …, "rank": …, "code": …}      negative: killed by that signal
     {"is": "over", "run": …}                            the last rank is gone, and its leavings
@@ -118,7 +118,7 @@ class Server:
                 self._become_rank(request, rank, f"file://{meeting_folder}/meeting")
             self._ranks[pid] = (request["run"], rank["place"]["rank"])
             pids.append(pid)
-        self._tell({"is": "started", "run": request["run"], "pids": pids})
+        self._tell({"is": "started", "run": request["run"], "pids": pids, "meeting_folder": meeting_folder})
 
     def _finish(self, pid: int) -> None:
         if pid not in self._ranks:

@@ -103,9 +103,7 @@ class JoinedRun:
         return ""
 
 
-def join(
-    config: RunConfig, make_folder: Callable[[], RunFolder], images: int, resume_from: str | None
-) -> JoinedRun:
+def join(config: RunConfig, make_folder: Callable[[], RunFolder], images: int, resume_from: str | None) -> JoinedRun:
     """Run as the rank that torchrun made this process; returns when its function has.
 
     Args:

@@ -32,16 +32,20 @@ class Ranks:
         exits: of each rank that ended by itself, its exit code (negative: the signal) and when.
         finished: the ranks that have recorded their result.
         killed: the ranks that the launcher killed, because the run had to end.
+        meeting_folder: the temporary folder by which they meet; the server removes it if it can.
     """
 
     world_size: int
     exits: dict[int, tuple[int, float]] = field(default_factory=dict)
     finished: set[int] = field(default_factory=set)
     killed: set[int] = field(default_factory=set)
+    meeting_folder: str = ""
 
     def note(self, notice: dict[str, Any]) -> None:
         """Take in what the server said."""
-        if notice["is"] == "finished":
+        if notice["is"] == "started":
+            self.meeting_folder = notice["meeting_folder"]
+        elif notice["is"] == "finished":
             self.finished.add(notice["rank"])
         elif notice["is"] == "exit" and notice["rank"] not in self.killed:
             self.exits[notice["rank"]] = (notice["code"], time.time())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import faulthandler
 import os
@@ -107,6 +108,7 @@ def run_rank(path: str, place: Place, resume_from: str | None = None) -> int:
     folder = RunFolder(path)
     torch.set_num_threads(place.threads)
     _dump_on_request(folder, place.rank)
+    worker = None
     try:
         config, _ = folder.read_config()
         worker = Worker(folder, place, resume_from)
@@ -117,6 +119,9 @@ def run_rank(path: str, place: Place, resume_from: str | None = None) -> int:
         result = train(config, worker)
         _record_result(folder, worker, result, time.time() - start)
     except BaseException as error:
+        if worker is not None:
+            with contextlib.suppress(Exception):  # after an error on the GPU nothing can be read from it
+                worker.flush()
         return _record_error(folder, place.rank, error)
     return EXIT_FINISHED
 

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from course_lib.errors import ConfigError
+
 
 def capture(epochs_done: int, step: int, parts: dict[str, Any], device: torch.device) -> dict[str, Any]:
     """The state of a run after an epoch.
@@ -24,12 +26,19 @@ def capture(epochs_done: int, step: int, parts: dict[str, Any], device: torch.de
     return {"epochs_done": epochs_done, "step": step, "random": [_random_state(device)], **states}
 
 
-def restore(state: dict[str, Any], parts: dict[str, Any], rank: int, device: torch.device) -> tuple[int, int]:
+def restore(
+    state: dict[str, Any], parts: dict[str, Any], rank: int, device: torch.device, epochs: int
+) -> tuple[int, int]:
     """Put a captured state back into its parts, and this rank's random streams with it.
 
     Returns:
         Whole epochs and steps so far.
+
+    Raises:
+        ConfigError: all of the `epochs` are done.
     """
+    if state["epochs_done"] >= epochs:
+        raise ConfigError(f"The checkpoint was written after the last of {epochs} epochs: nothing is left to train.")
     for name, part in parts.items():
         part.load_state_dict(state[name])
     streams = state["random"][rank]

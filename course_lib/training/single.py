@@ -50,7 +50,7 @@ def train(config: RunConfig, worker: Worker) -> dict[str, Any]:
     first_epoch, step_count = 0, 0
     checkpoint = worker.load_checkpoint()
     if checkpoint is not None:
-        first_epoch, step_count = restore(checkpoint, parts, worker.rank, device)
+        first_epoch, step_count = restore(checkpoint, parts, worker.rank, device, config.epochs)
 
     watch = Stopwatch(device)
     for epoch in range(first_epoch, config.epochs):
@@ -92,9 +92,10 @@ def train(config: RunConfig, worker: Worker) -> dict[str, Any]:
 
         train_seconds = watch.seconds() - began
         test_totals = evaluate(network, test_set, test_indices, EVALUATION_BATCH)
-        train_loss = (totals[0] / totals[1]).item()
+        train_loss = (totals[0] / totals[1]).cpu()
+        check_finite(train_loss, step_count, lr)
         correct, test_loss_sum, count = test_totals.tolist()
-        metrics = {"train_loss": train_loss, "val_loss": test_loss_sum / count, "val_accuracy": correct / count}
+        metrics = {"train_loss": train_loss.item(), "val_loss": test_loss_sum / count, "val_accuracy": correct / count}
         speed = {"images_per_sec": len(train_set) / train_seconds, "seconds": watch.seconds()}
         worker.report("epoch", epoch=epoch + 1, **metrics, **speed)
         if config.checkpoint:

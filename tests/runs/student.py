@@ -109,7 +109,7 @@ def all_wait_for_another(config, worker):
 
 
 def never_returns(config, worker):
-    worker.report("pid", pid=os.getpid())
+    worker.report("pid", pid=os.getpid(), meeting=worker.init_method)
     wait_for_nothing()
 
 

@@ -131,6 +131,11 @@ def test_stop_ends_a_run_and_what_its_ranks_started(quick):
     assert len(EventReader(run.path).read_new()) == 2
 
 
+def test_a_time_limit_must_be_a_time(quick):
+    with pytest.raises(ConfigError, match="time_limit"):
+        launch(student.never_returns, quick, time_limit=-1)
+
+
 def test_stop_before_the_first_step_and_twice(quick):
     run = launch(ddp.train, quick.with_(num_gpus=2))
     run.stop()
@@ -205,6 +210,7 @@ def test_a_server_that_is_killed_takes_its_ranks_along_and_is_replaced(quick):
     os.kill(fork_server().pid, signal.SIGKILL)
     with pytest.raises(LaunchError, match="Launch again"):
         run.wait(SECONDS)
+    assert not Path(seen[0]["meeting"].removeprefix("file://")).parent.exists()
     assert eventually(lambda: not any(is_alive(event["pid"]) for event in seen))
     assert launch(student.sum_of_ranks, quick.with_(num_gpus=2)).wait(60) == 3
 

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from processes import eventually
 
 from course_lib.config import RunConfig
-from course_lib.errors import OutOfSyncError
+from course_lib.errors import ConfigError, OutOfSyncError
 from course_lib.runs import store
 from course_lib.runs.launch import launch
 from course_lib.training import data, ddp, models, single
@@ -115,6 +115,9 @@ def test_resuming_equals_not_stopping_bit_for_bit(train, world_size, model):
     first = store.epochs(resumed.path).epoch.min()
     assert first > 1
     assert store.epochs(resumed.path).epoch.tolist() == list(range(first, 7))
+    again = launch(train, config, resume_from=whole.path)
+    with pytest.raises(ConfigError, match="nothing is left to train"):
+        again.wait(60)
     for column in ("val_accuracy", "train_loss"):
         after = store.epochs(whole.path).query("epoch >= @first")[column].tolist()
         assert store.epochs(resumed.path)[column].tolist() == after

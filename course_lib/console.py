@@ -1,0 +1,313 @@
+"""What the command line shows: results on standard output, progress and errors on standard error."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from course_lib.errors import CourseError, RankError, RunStopped
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from course_lib.config import RunConfig
+    from course_lib.runs.doctor import Finding
+    from course_lib.runs.sweep import Progress as SweepProgress
+
+WIDTH_OF_A_FILE = 200  # where the output is no terminal, and nobody said how wide it is
+SIGNS = {"ok": ("✓ ok", "green"), "without": ("- note", "yellow"), "problem": ("✗ problem", "bold red")}
+
+
+class Screen:
+    """Where a command writes to.
+
+    Attributes:
+        as_json: print the result, or the error, as one JSON object and nothing else on standard output.
+        silent: write nothing but how this rank failed, since another one speaks for all.
+        facts: what a JSON object about an error holds besides it, e.g. the folder of the run.
+    """
+
+    def __init__(self, as_json: bool, silent: bool = False) -> None:
+        self.as_json = as_json
+        self.silent = silent
+        self.facts: dict[str, Any] = {}
+        self.out = _console(sys.stdout, silent)
+        self.err = _console(sys.stderr, silent)
+
+    def result(self, content: dict[str, Any], *readable: Any) -> None:
+        """Print a result: `content` as JSON, or else what is for people."""
+        if self.as_json and not self.silent:
+            sys.stdout.write(json.dumps(content, allow_nan=False) + "\n")
+        elif not self.as_json:
+            self.out.print(*readable, sep="\n")
+
+    def failed(self, error: CourseError) -> None:
+        """Print an error: one paragraph, and what is evidence of it below."""
+        if self.silent and not isinstance(error, RankError):
+            return
+        self.err.quiet = False
+        paragraph, _, evidence = str(error).partition("\n")
+        lead = "" if isinstance(error, RunStopped) else "Error: "
+        # Where there is no terminal, a paragraph is one line.
+        self.err.print(Text.assemble((lead, "bold red"), paragraph), soft_wrap=not self.err.is_terminal)
+        if evidence.strip():
+            self.err.print(Text(f"\n{evidence.strip(chr(10))}\n", "dim"), soft_wrap=True)
+        for note in getattr(error, "__notes__", ()):
+            self.err.print(Text(note), soft_wrap=True)
+        if self.as_json and not self.silent:
+            self._print_as_json(error)
+
+    def _print_as_json(self, error: CourseError) -> None:
+        content: dict[str, Any] = {"type": type(error).__name__, "message": error.args[0]}
+        if isinstance(error, RankError):
+            content |= {"rank": error.rank, "traceback": error.traceback}
+        with suppress(OSError):  # what could not be written may be standard output
+            sys.stdout.write(json.dumps({"error": content, **self.facts}) + "\n")
+            sys.stdout.flush()
+
+
+def _console(stream: TextIO, silent: bool) -> Console:
+    width = None if stream.isatty() or "COLUMNS" in os.environ else WIDTH_OF_A_FILE
+    return Console(file=stream, width=width, highlight=False, quiet=silent)
+
+
+class RunProgress:
+    """A bar over all steps of a run, and a line for each epoch that is over."""
+
+    def __init__(self, screen: Screen, config: RunConfig, steps: int) -> None:
+        self._console = screen.err
+        self._epochs = config.epochs
+        self._accuracy = ""
+        self._bar = _bar(screen.err)
+        ranks = f"{config.world_size} ranks" if config.world_size > 1 else "1 rank"
+        self._task = self._bar.add_task(f"starting {ranks}", total=steps, start=False, figures="", left="")
+
+    def __enter__(self) -> RunProgress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def show(self, events: list[dict[str, Any]]) -> None:
+        """Take in new events of the run."""
+        steps = [event for event in events if event["kind"] == "step" and event.get("rank") == 0]
+        if steps:
+            self._show_steps(steps)
+        for event in events:
+            if event["kind"] == "epoch":
+                self._show_epoch(event)
+        self._bar.refresh()
+
+    def _show_steps(self, steps: list[dict[str, Any]]) -> None:
+        last = steps[-1]
+        rate = sum(step["samples"] for step in steps) / sum(step["seconds"] for step in steps)
+        self._bar.start_task(self._task)
+        self._bar.update(
+            self._task,
+            completed=last["step"],
+            description=f"epoch {last['epoch']}/{self._epochs}",
+            figures=f"{rate:,.0f} images/s  loss {number(last['loss'], '.3f')}{self._accuracy}",
+            left=_duration(self._bar.tasks[0].time_remaining),
+        )
+
+    def _show_epoch(self, event: dict[str, Any]) -> None:
+        self._accuracy = f"  accuracy {percent(event['val_accuracy'])}"
+        self._console.print(
+            f"epoch {event['epoch']}/{self._epochs}  training loss {number(event['train_loss'], '.3f')}  "
+            f"accuracy {percent(event['val_accuracy'])}  {event['images_per_sec']:,.0f} images/s"
+        )
+
+
+class SweepBar:
+    """A bar over all runs of a sweep."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._console = screen.err
+        self._bar = _bar(screen.err)
+        self._task = self._bar.add_task("starting", total=None, figures="", left="")
+        self._said = 0
+
+    def __enter__(self) -> SweepBar:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def show(self, progress: SweepProgress) -> None:
+        """Take in how far the sweep is."""
+        failed = f"  {progress.failed} failed" if progress.failed else ""
+        self._bar.update(
+            self._task,
+            total=progress.total,
+            completed=progress.done + progress.fraction,
+            description=f"run {min(progress.done + 1, progress.total)}/{progress.total}",
+            figures=f"{progress.current or ''}{failed}",
+            left=_duration(progress.seconds_left),
+        )
+        self._bar.refresh()
+        if progress.done > self._said and not self._console.is_terminal:
+            self._said = progress.done
+            left = f", {_duration(progress.seconds_left)}" if progress.seconds_left else ""
+            self._console.print(f"{progress.done} of {progress.total} runs are over{failed}{left}")
+
+
+class _Left(ProgressColumn):
+    """The time left, as the task's field says it."""
+
+    def render(self, task: Task) -> Text:
+        return Text(task.fields["left"], "cyan")
+
+
+def _bar(console: Console) -> Progress:
+    """A bar that takes what room the words leave; redrawn only on request, since a timer would take the ranks' time."""
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=None),
+        TextColumn("{task.fields[figures]}", markup=False),
+        _Left(),
+        console=console,
+        auto_refresh=False,
+        transient=True,
+        expand=True,
+        disable=not console.is_terminal,
+    )
+
+
+def run_summary(row: dict[str, Any]) -> Table:
+    """The row that `store.frame` has for a finished run, for people."""
+    ranks = f"{row['world_size']} ranks" if row["world_size"] > 1 else "1 rank"
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row("Run folder", Text(row["path"], "bold"))
+    table.add_row("Model", f"{row['model']} on {ranks}, global batch {row['global_batch_size']:,}")
+    table.add_row("Accuracy", f"{percent(row['val_accuracy'])} after {count(row['epochs'], 'epoch')}")
+    table.add_row("Speed", f"{row['images_per_sec']:,.0f} images/s, {row['timing']}")
+    table.add_row("Time", _seconds(row["seconds"]))
+    if row["speed_caveats"]:
+        table.add_row("", Text(caveat(row["speed_caveats"]), "yellow"))
+    return table
+
+
+def sweep_table(frame: pd.DataFrame) -> Table:
+    """The finished runs of a sweep, one line for those that are repeats of each other."""
+    batch = _batch_column(frame)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for heading in ("ranks", "batch", "lr", "images/s", "speedup", "efficiency", "accuracy", "runs"):
+        wide = heading == "speedup"  # its interval may go to a second line
+        table.add_column(heading, justify="right", no_wrap=not wide, min_width=11 if wide else None)
+    for (world_size, size, lr), runs in _finished(frame).groupby(["world_size", batch, "lr"]):
+        middle = runs.median(numeric_only=True)
+        table.add_row(
+            f"{world_size:g}{'*' if runs['speed_caveats'].any() else ''}",
+            f"{size:,.0f}",
+            f"{lr:g}",
+            number(middle["images_per_sec"], ",.0f"),
+            _speedup(middle),
+            percent(middle["efficiency"], digits=0),
+            percent(middle["val_accuracy"]),
+            str(len(runs)),
+        )
+    return table
+
+
+def sweep_remarks(frame: pd.DataFrame) -> list[Text]:
+    """What must be known about a sweep's figures, and which runs failed."""
+    finished = _finished(frame)
+    batch = "of all ranks" if _batch_column(frame) == "global_batch_size" else "per rank"
+    remarks = [
+        f"Medians over the runs, {timing}; batch {batch}." for timing in sorted(set(finished["timing"].dropna()))
+    ]
+    if (finished["speedup_low"] < finished["speedup_high"]).any():
+        remarks.append("In brackets: 90 % interval of the speedup.")
+    elif finished["speedup"].notna().any():
+        remarks.append("No interval of the speedup: that takes 3 repeats or more.")
+    elif len(finished):
+        remarks.append("No speedup: that takes runs on 1 rank to compare with.")
+    remarks += [f"* {caveat(text)}" for text in sorted(set(finished["speed_caveats"])) if text]
+    failures = [
+        Text(f"{row['run']} {row['status']}: {(row['error'] or 'it did not say why').splitlines()[0]}", "red")
+        for row in records(frame.drop(finished.index))
+    ]
+    return [*map(Text, remarks), *failures]
+
+
+def _finished(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame[frame["status"] == "finished"]
+
+
+def _batch_column(frame: pd.DataFrame) -> str:
+    """The batch size that the sweep was asked for."""
+    return "global_batch_size" if (frame["scaling"] == "strong").any() else "batch_size"
+
+
+def findings_table(findings: Iterable[Finding]) -> Table:
+    """What the doctor found, each with what to do about it."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    for finding in findings:
+        words, style = SIGNS[finding.state]
+        told = Text(finding.found)
+        if finding.remedy:
+            told.append(f"\n{finding.remedy}", "dim")
+        table.add_row(Text(words, style), finding.name, told)
+    return table
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a frame as JSON can hold them: what is missing is null."""
+    rows: list[dict[str, Any]] = json.loads(frame.to_json(orient="records", double_precision=15))
+    return rows
+
+
+def caveat(text: str) -> str:
+    """Why a run is no measurement of speed, as a sentence."""
+    return f"Not a speed measurement: {text}."
+
+
+def number(value: float | None, form: str) -> str:
+    """A number in that form, or a dash for none."""
+    return "-" if value is None or value != value else format(value, form)
+
+
+def percent(value: float | None, digits: int = 2) -> str:
+    """A fraction as a percentage."""
+    return "-" if value is None or value != value else f"{100 * value:.{digits}f} %"
+
+
+def count(number: int, noun: str) -> str:
+    """So many of something, in words."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _speedup(row: pd.Series[Any]) -> str:
+    low, high = row["speedup_low"], row["speedup_high"]
+    interval = "" if low != low or low == high else f" ({low:.2f}-{high:.2f})"
+    return number(row["speedup"], ".2f") + interval
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 60 else _clock(seconds)
+
+
+def _duration(seconds: float | None) -> str:
+    return "" if seconds is None else f"{_clock(seconds)} left"
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

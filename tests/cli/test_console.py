@@ -1,0 +1,102 @@
+"""What a terminal shows, at any width, with and without colours."""
+
+import io
+from typing import Any
+
+import pandas as pd
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from course_lib.config import MEASURED_ON_GPUS, RunConfig
+from course_lib.console import RunProgress, Screen, SweepBar, sweep_remarks, sweep_table
+from course_lib.errors import ConfigError, RankError
+from course_lib.runs.sweep import Progress
+
+
+def screen_of(width: int, **options: Any) -> Screen:
+    screen = Screen(as_json=False)
+    screen.err = Console(file=io.StringIO(), width=width, force_terminal=True, highlight=False, **options)
+    return screen
+
+
+def shown(screen: Screen) -> str:
+    return screen.err.file.getvalue()
+
+
+def steps(first: int, last: int) -> list[dict[str, Any]]:
+    step = {"kind": "step", "rank": 0, "epoch": 1, "loss": 0.512, "samples": 100, "seconds": 0.01}
+    others = {**step, "rank": 1, "loss": 9.9}
+    return [event for number in range(first, last) for event in ({**step, "step": number}, {**others, "step": number})]
+
+
+EPOCH = {"kind": "epoch", "rank": 0, "epoch": 1, "train_loss": 0.6, "val_accuracy": 0.875, "images_per_sec": 9999.6}
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_progress_shows_speed_loss_accuracy_and_fits(width):
+    screen = screen_of(width, color_system=None)
+    with RunProgress(screen, RunConfig(epochs=2, num_gpus=2), steps=100) as progress:
+        progress.show([])
+        progress.show(steps(1, 10))
+        progress.show([*steps(10, 50), EPOCH])
+        progress.show(steps(50, 60))
+    text = shown(screen)
+    assert "starting 2 ranks" in text
+    assert "epoch 1/2  training loss 0.600" in text
+    if width >= 80:
+        assert "10,000 images/s  loss 0.512  accuracy 87.50 %" in text
+        assert "left" in text
+    lines = text.replace("\r", "\n").split("\n")
+    assert max(cell_len(line.split("\x1b[2K")[-1]) for line in lines) <= width + len("\x1b[?25h")
+
+
+def test_a_loss_that_is_no_number_is_a_dash():
+    screen = screen_of(80, color_system=None)
+    with RunProgress(screen, RunConfig(), steps=10) as progress:
+        progress.show([{**steps(1, 2)[0], "loss": None}])
+    assert "loss -" in shown(screen)
+
+
+def test_a_sweep_shows_the_run_and_the_time_left():
+    screen = screen_of(80, color_system=None)
+    with SweepBar(screen) as bar:
+        bar.show(Progress(done=2, total=18, failed=1, current="g2-b128", fraction=0.5, seconds_left=3725.0))
+    assert "run 3/18" in shown(screen)
+    assert "g2-b128  1 failed" in shown(screen)
+    assert "1:02:05 left" in shown(screen)
+
+
+@pytest.mark.parametrize("width", [70, 80])
+def test_the_table_of_a_sweep_keeps_its_figures_whole(width):
+    run = {"status": "finished", "scaling": "weak", "world_size": 2, "batch_size": 128, "lr": 0.05, "run": "a"}
+    run |= {"timing": MEASURED_ON_GPUS, "speed_caveats": "", "error": None, "val_accuracy": 0.5, "efficiency": 0.9}
+    speed = {"speedup": 1.9, "speedup_low": 1.8, "speedup_high": 2.1}
+    rates = [{"images_per_sec": rate, **run, **speed} for rate in (123456.0, 234567.0, 345678.0)]
+    frame = pd.DataFrame([*rates, {**run, "run": "b", "status": "failed", "error": "It broke.\nThere."}])
+    screen = screen_of(width, color_system=None)
+    screen.err.print(sweep_table(frame), *sweep_remarks(frame), sep="\n")
+    text = shown(screen)
+    for figure in ("234,567", "1.90", "(1.80-2.10)", "90 %", "50.00 %", "90 % interval", "measured on GPUs"):
+        assert figure in text
+    assert "b failed: It broke." in text
+    assert "There" not in text
+
+
+def test_an_error_is_wrapped_and_its_evidence_is_not():
+    screen = screen_of(40, color_system=None)
+    line = '  File "/a/long/path/to/a/file.py", line 12, in train'
+    screen.failed(RankError("Rank 1 of 2 failed with a message that takes two lines [bold].", 1, f"Traceback:\n{line}"))
+    paragraph, evidence = shown(screen).split("\n\n")[:2]
+    assert all(len(part) <= 40 for part in paragraph.splitlines())
+    assert paragraph.startswith("Error: Rank 1 of 2 failed")
+    assert "[bold]" in paragraph
+    assert evidence == f"Traceback:\n{line}"
+
+
+def test_no_color_is_respected(monkeypatch):
+    for value, colored in (("", True), ("1", False)):
+        monkeypatch.setenv("NO_COLOR", value)
+        screen = screen_of(80, color_system="standard")
+        screen.failed(ConfigError("batch_size must be at least 1."))
+        assert ("\x1b[1;31m" in shown(screen)) is colored
