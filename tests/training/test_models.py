@@ -9,7 +9,7 @@ from course_lib.config import MODELS
 from course_lib.errors import ConfigError
 from course_lib.training.models import MLP, SmallCNN, WideResNet, build
 
-PARAMETERS = {"mlp": 235_146, "small_cnn": 158_490, "wrn-16-4": 2_748_602, "wrn-40-4": 8_948_922}
+PARAMETERS = {"mlp": 235_146, "small_cnn": 220_426, "wrn-16-4": 2_748_602, "wrn-40-4": 8_948_922}
 SMALL = [MLP, SmallCNN, lambda: WideResNet(10, 1)]
 
 
