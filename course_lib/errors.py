@@ -27,6 +27,10 @@ class CourseError(Exception):
 
     exit_code = 1
 
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows: the message says where and what to do, and the caller's stack adds nothing."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 class UsageError(CourseError):
     """What was asked for cannot be done; nothing was started."""

@@ -7,6 +7,7 @@ from io import BytesIO
 
 from matplotlib.figure import Figure
 
+from course_lib.lab.pages import IMAGE
 from course_lib.lab.style import DPI, alt_text
 
 
@@ -20,7 +21,10 @@ class DisplayedFigure:
         return alt_text(self.figure)
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        return {"image/png": base64.b64encode(png(self.figure)).decode(), "text/plain": repr(self)}
+        image = base64.b64encode(png(self.figure)).decode()
+        width, height = (round(DPI * side) for side in self.figure.get_size_inches())
+        html = IMAGE.render(alt=repr(self), source="data:image/png;base64," + image, width=width, height=height)
+        return {"text/html": html, "image/png": image, "text/plain": repr(self)}
 
 
 def display_figure(figure: Figure) -> DisplayedFigure:

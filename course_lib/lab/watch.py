@@ -91,4 +91,7 @@ class LiveView(VBox):  # type: ignore[misc]  # ipywidgets has no types
 def _stop_button(run: Run, name: str) -> Button:
     button = Button(description=f"Stop {name.lower()}".strip(), layout=Layout(flex="0 0 auto", width="7em"))
     button.on_click(lambda _: run.stop())
+    # From 7.4 on, ipykernel hands a click to the loop that sent the button, which is busy as long as a cell waits for
+    # the run. Forgetting it leaves the choice to Lab, which has a loop for widgets.
+    vars(button.comm).pop("_reply_subshell_id", None)
     return button

@@ -11,11 +11,13 @@ import signal
 import socket
 import time
 import traceback
+from datetime import timedelta
 from importlib.metadata import version
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d
 
 from course_lib import __version__
 from course_lib.errors import CourseError, DiskFullError
@@ -111,6 +113,7 @@ def run_rank(path: str, place: Place, resume_from: str | None = None) -> int:
     worker = None
     try:
         config, _ = folder.read_config()
+        _limit_waiting(config.collective_timeout)
         worker = Worker(folder, place, resume_from)
         if place.rank == 0:
             write_json(folder.environment, environment(place))
@@ -145,6 +148,12 @@ def environment(place: Place) -> dict[str, Any]:
         "course": __version__,
         "started": time.time(),
     }
+
+
+def _limit_waiting(seconds: float) -> None:
+    """Let collectives wait no longer where the function names no timeout; torch's default is half an hour."""
+    distributed_c10d.default_pg_timeout = timedelta(seconds=seconds)
+    distributed_c10d.default_pg_nccl_timeout = timedelta(seconds=seconds)  # type: ignore[attr-defined]
 
 
 def _record_result(folder: RunFolder, worker: Worker, result: Any, seconds: float) -> None:
