@@ -16,7 +16,6 @@ from course_lib.errors import DiskFullError, FolderError, ReportError
 from course_lib.runs.folder import RunFolder
 
 PREFIX, SUFFIX = RunFolder("").events(0).name.split("0")  # what stands before and after the rank
-_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
 
 class EventWriter:
@@ -129,10 +128,21 @@ def ranks_in(names: list[str]) -> list[int]:
     return sorted(int(number) for number in numbers if number.isdecimal())
 
 
+def _item(value: Any) -> Any:
+    """The one element of an array or a tensor."""
+    try:
+        return value.item()
+    except (AttributeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"a {type(value).__name__} has no single value") from error
+
+
+_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"), default=_item)
+
+
 def _encode(event: dict[str, Any]) -> bytes:
     try:
         return _ENCODER.encode(event).encode()
-    except (TypeError, ValueError):  # rare: something that JSON has no word for
+    except (TypeError, ValueError):  # rare: not finite, or something that JSON has no word for
         return _ENCODER.encode({key: plain(value, key) for key, value in event.items()}).encode()
 
 
@@ -151,8 +161,8 @@ def plain(value: Any, key: str) -> Any:
     if isinstance(value, dict):
         return {str(name): plain(item, f"{key}.{name}") for name, item in value.items()}
     try:
-        number = value.item()
-    except (AttributeError, ValueError, RuntimeError):  # no array, or one of several elements
+        number = _item(value)
+    except TypeError:
         number = None
     if isinstance(number, bool | int | float | str):
         return plain(number, key)

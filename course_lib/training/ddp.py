@@ -84,11 +84,11 @@ def train(config: RunConfig, worker: Worker) -> dict[str, Any]:
     for epoch in range(first_epoch, config.epochs):
         sampler.set_epoch(epoch)
         network.train()
-        totals = torch.zeros(2, dtype=torch.float64, device=device)  # sum of losses, images
+        loss_sum = torch.zeros((), dtype=torch.float64, device=device)
         began = watch.seconds()
         watch.start()
         for step in sampler.steps(config.batch_size, config.accumulation_steps):
-            loss_sum = torch.zeros((), device=device)
+            step_loss = torch.zeros((), device=device)
             for indices in step.micro_batches:
                 # DDP step 5: the gradients of all passes are sent once, in the last one.
                 last = indices is step.micro_batches[-1]
@@ -96,10 +96,10 @@ def train(config: RunConfig, worker: Worker) -> dict[str, Any]:
                     images, labels = train_set.batch(indices)
                     watch.lap("data")
                     with autocast(config, device):
-                        loss = step.weight * cross_entropy(model(images), labels, reduction="sum")
-                    loss_sum += loss.detach()
-                    # The mean over all images of the step, so that uneven batches count by their size.
-                    loss = loss / step.samples
+                        loss = cross_entropy(model(images), labels, reduction="sum")
+                    # Its part of the mean over all images of the step, so that uneven batches count by their size.
+                    loss = loss * (step.weight / step.samples)
+                    step_loss += loss.detach()
                     # DDP step 5: DDP divides the sum of the gradients by world_size, and `samples` counts all ranks'.
                     loss = loss * world_size
                     watch.lap("forward")
@@ -108,7 +108,7 @@ def train(config: RunConfig, worker: Worker) -> dict[str, Any]:
 
             step_count += 1
             lr = optimizer.param_groups[0]["lr"]
-            check_finite(loss_sum, step_count, lr)
+            check_finite(step_loss, step_count, lr)
             if config.clip_norm is not None:
                 scaler.unscale_(optimizer)
                 clip_grad_norm_(network.parameters(), config.clip_norm)
@@ -118,22 +118,22 @@ def train(config: RunConfig, worker: Worker) -> dict[str, Any]:
             optimizer.zero_grad()
             watch.lap("optimizer")
 
-            totals += torch.stack([loss_sum, loss_sum.new_tensor(step.share)])
+            loss_sum += step_loss * step.samples
             times = watch.end_step(step.samples)
-            mean_loss = loss_sum / max(1, step.share)
-            worker.report("step", epoch=epoch + 1, step=step_count, loss=mean_loss, lr=lr, **times)
+            own_loss = step_loss * (step.samples / max(1, step.share))
+            worker.report("step", epoch=epoch + 1, step=step_count, loss=own_loss, lr=lr, **times)
 
         train_seconds = watch.seconds() - began
         # DDP step 6: reduce the metrics. Sums over all ranks are exact; a mean of the ranks' means would not be. All
         # evaluate one model, rank 0's: BatchNorm's statistics differ between ranks.
         check_in_sync(network)
-        dist.all_reduce(totals)
+        dist.all_reduce(loss_sum)
         for buffer in network.buffers():
             dist.broadcast(buffer, src=0)
         test_totals = evaluate(network, test_set, test_indices, EVALUATION_BATCH)
         # DDP step 6: reduce the metrics.
         dist.all_reduce(test_totals)
-        train_loss = (totals[0] / totals[1]).cpu()
+        train_loss = (loss_sum / len(train_set)).cpu()
         check_finite(train_loss, step_count, lr)
         correct, test_loss_sum, count = test_totals.tolist()
         metrics = {"train_loss": train_loss.item(), "val_loss": test_loss_sum / count, "val_accuracy": correct / count}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 import torch
@@ -43,9 +43,11 @@ def autocast(config: RunConfig, device: torch.device) -> AbstractContextManager[
     Raises:
         DeviceError: the device does not have that precision.
     """
+    if config.precision == "fp32":
+        return nullcontext()
     if config.precision == "bf16" and device.type == "cuda" and not torch.cuda.is_bf16_supported():
         raise DeviceError(f"{torch.cuda.get_device_name()} has no bf16. Use precision 'fp16' or 'fp32'.")
-    return torch.autocast(device.type, DTYPES.get(config.precision), enabled=config.precision != "fp32")
+    return torch.autocast(device.type, DTYPES[config.precision])
 
 
 def make_scaler(config: RunConfig, device: torch.device) -> torch.amp.GradScaler:
