@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+import warnings
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -56,10 +57,13 @@ def launch(
     """
     if time_limit is not None and time_limit <= 0:
         raise ConfigError(f"time_limit must be above 0 seconds, not {time_limit}; leave it out for none.")
+    _refuse_single_on_many(train, config)
     if started_by_torchrun():
+        if time_limit is not None:
+            raise ConfigError("time_limit does not work under torchrun, which watches the ranks itself. Leave it out.")
         return _launch_as_rank(train, config, out, labels, resume_from)
     server = fork_server()  # first: it loads torch while the rest is checked
-    images = _check_images(config)
+    config, images = _with_data(config)
     places = devices.place_ranks(config)
     content = pickle_function(train)
     checkpoint_of = _check_resume(config, resume_from)
@@ -72,8 +76,15 @@ def launch(
         "environ": {"GLOO_SOCKET_IFNAME": devices.loopback(), **os.environ},
         "sys_path": [os.path.abspath(entry) for entry in sys.path],
     }
-    measuring = Measuring(folder, devices.speed_caveats(places))
-    return Run(config, folder, server, request, images, time_limit, on_end=measuring.end)
+    caveats = devices.speed_caveats(places)
+    if places[0].device != "cpu" and caveats:
+        warnings.warn(f"No measurement of speed: {'; '.join(caveats)}.", stacklevel=2)
+    measuring = Measuring(folder, caveats)
+    try:
+        return Run(config, folder, server, request, images, time_limit, on_end=measuring.end)
+    except BaseException:
+        measuring.end()
+        raise
 
 
 def _launch_as_rank(
@@ -84,7 +95,8 @@ def _launch_as_rank(
     resume_from: str | os.PathLike[str] | None,
 ) -> JoinedRun:
     config = as_started(config)
-    images = _check_images(config)
+    _refuse_single_on_many(train, config)
+    config, images = _with_data(config)
     content = pickle_function(train)
     checkpoint_of = _check_resume(config, resume_from)
     return join(config, lambda: _make_run_folder(config, content, out, labels), images, checkpoint_of)
@@ -107,10 +119,19 @@ def warm_up() -> None:
     fork_server()
 
 
-def _check_images(config: RunConfig) -> int:
-    """How many images an epoch has, once it is sure that there are as many as asked for."""
-    train_size = sources.check(config).train_size
-    return config.train_samples or train_size
+def _with_data(config: RunConfig) -> tuple[RunConfig, int]:
+    """The config with the data that "auto" comes to here, for the record, and how many images an epoch has."""
+    source = sources.check(config)
+    return config.with_(data=source.kind), config.train_samples or source.train_size
+
+
+def _refuse_single_on_many(train: TrainFunction, config: RunConfig) -> None:
+    # By its name: to import it here would load torch.
+    if config.world_size > 1 and getattr(train, "__module__", None) == "course_lib.training.single":
+        raise ConfigError(
+            f"single.train is for one rank, and {config.world_size} were asked for: each would train a model of its "
+            "own. Use ddp.train."
+        )
 
 
 def _check_resume(config: RunConfig, resume_from: str | os.PathLike[str] | None) -> str | None:

@@ -1,16 +1,21 @@
-"""Whether a run had the machine for itself: two at once disturb each other's clock."""
+"""Whether a run had the machine for itself: two at once disturb each other's clock.
+
+Each run holds a lock of its own, in a folder that the runs of one user share.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import tempfile
-import time
+import uuid
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from course_lib.runs.folder import RunFolder, write_json
+
+NOT_ALONE = "another run went on at the same time"
 
 
 class Measuring:
@@ -19,29 +24,50 @@ class Measuring:
     def __init__(self, folder: RunFolder, caveats: list[str]) -> None:
         self._folder = folder
         self._caveats = list(caveats)
-        self._began = time.time()
-        shared = Path(tempfile.gettempdir())
-        self._lock = FileLock(shared / f"ddp-course-{os.getuid()}.lock", thread_local=False)
-        # Touched by a run that finds another one going on, for that one to see when it ends.
-        self._disturbed = shared / f"ddp-course-{os.getuid()}.disturbed"
-        try:
-            self._lock.acquire(blocking=False)
-        except Timeout:
-            self._disturbed.touch()
-            self._caveats.append("another run went on at the same time")
+        shared = Path(tempfile.gettempdir()) / f"ddp-course-runs-{os.getuid()}"
+        shared.mkdir(exist_ok=True)
+        self._mine = shared / f"{uuid.uuid4().hex}.lock"
+        self._lock = FileLock(self._mine, thread_local=False)
+        self._lock.acquire()
+        others = [path for path in shared.glob("*.lock") if path != self._mine and _is_held(path)]
+        for other in others:
+            _disturbed(other).touch()
+        if others:
+            self._caveats.append(NOT_ALONE)
         self._write()
 
     def end(self) -> None:
-        """Let the next run measure."""
-        if not self._lock.is_locked:
-            return
-        if self._disturbed.exists() and self._disturbed.stat().st_mtime > self._began:
-            self._caveats.append("another run went on at the same time")
+        """Leave the machine to others."""
+        if _disturbed(self._mine).exists() and NOT_ALONE not in self._caveats:
+            self._caveats.append(NOT_ALONE)
             self._write()
         self._lock.release()
+        _remove(self._mine)
 
     def _write(self) -> None:
         if not self._caveats:
             return
         with contextlib.suppress(OSError):
             write_json(self._folder.caveats, {"speed_caveats": self._caveats})
+
+
+def _disturbed(lock: Path) -> Path:
+    """Made by a run that finds this one going on, for this one to see when it ends."""
+    return lock.with_suffix(".disturbed")
+
+
+def _is_held(lock: Path) -> bool:
+    """Whether the run with this lock still goes on; what a killed one left is removed."""
+    other = FileLock(lock)
+    try:
+        other.acquire(blocking=False)
+    except Timeout:
+        return True
+    other.release()
+    _remove(lock)
+    return False
+
+
+def _remove(lock: Path) -> None:
+    lock.unlink(missing_ok=True)
+    _disturbed(lock).unlink(missing_ok=True)

@@ -56,9 +56,14 @@ class Run:
         self._error: CourseError | None = None
         self._lock = FileLock(folder.launcher_lock, thread_local=False)
         self._lock.acquire()
-        self._notices = server.start(self._name, request)
-        self._supervisor = threading.Thread(target=self._supervise, name=f"run {folder.path.name}", daemon=True)
-        self._supervisor.start()
+        try:
+            self._notices = server.start(self._name, request)
+            threading.Thread(target=self._supervise, name=f"run {folder.path.name}", daemon=True).start()
+        except BaseException:
+            with contextlib.suppress(LaunchError):
+                server.kill(self._name)
+            self._release()
+            raise
 
     def __repr__(self) -> str:
         return f"Run({self._name!r}, {self.status})"
@@ -109,14 +114,21 @@ class Run:
     def _supervise(self) -> None:
         try:
             self._error = self._watch()
+        except Exception as error:  # whoever waits must hear of it
+            self._error = error if isinstance(error, CourseError) else LaunchError(f"The run was lost: {error!r}")
+        try:
             if self._error is not None:
                 self._record(self._error)
-        finally:
-            self._lock.release()
-            with contextlib.suppress(OSError):
-                self.folder.launcher_lock.unlink(missing_ok=True)
+            self._release()
             self._on_end()
+        finally:
             self._over.set()
+
+    def _release(self) -> None:
+        """Let go of the lock that says that the run goes on."""
+        self._lock.release()
+        with contextlib.suppress(OSError):
+            self.folder.launcher_lock.unlink(missing_ok=True)
 
     def _watch(self) -> CourseError | None:
         """Follow the ranks until the last one is gone.
@@ -136,6 +148,8 @@ class Run:
                 if notice["is"] == "lost":
                     shutil.rmtree(ranks.meeting_folder, ignore_errors=True)
                     return LaunchError(_SERVER_DIED + self._server.errors())
+                if notice["is"] == "refused":
+                    reason = LaunchError(f"The system would not start {self.config.world_size} ranks: {notice['why']}.")
                 ranks.note(notice)
             if reason is None and not ranks.killed:
                 reason = self._reason_to_end(time.monotonic() - began, ranks)
@@ -144,7 +158,8 @@ class Run:
                 elif ranks.failed:
                     kill_at = min(kill_at, time.monotonic() + GRACE_SECONDS)
             if time.monotonic() > kill_at and not ranks.killed:
-                self._ask_where_they_are(ranks)
+                if reason is None:
+                    self._ask_where_they_are(ranks)
                 ranks.killed = ranks.alive
                 self._server.kill(self._name)
 
@@ -175,7 +190,7 @@ class Run:
     def _record(self, error: CourseError) -> None:
         content = {
             "type": type(error).__name__,
-            "message": str(error),
+            "message": error.args[0] if error.args else str(error),
             "rank": getattr(error, "rank", None),
             "traceback": getattr(error, "traceback", ""),
         }

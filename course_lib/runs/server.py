@@ -8,12 +8,14 @@ notice by a pipe that only the server holds open for writing.
 
 Requests come as JSON lines on standard input, notices go as JSON lines to standard output:
 
-    {"do": "start", "run": …, "ranks": [{place, log}, …], "folder", "cwd", "environ", "sys_path"}
+    {"do": "start", "run": …, "ranks": [{place, log}, …],
+     "folder": …, "resume_from": …, "cwd": …, "environ": …, "sys_path": …}
     {"do": "kill", "run": …}
     {"do": "dump", "run": …, "rank": …}       the rank writes where it is to its stack file
 
     {"is": "ready"}
-    {"is": "started", "run": …, "pids": […], "meeting_folder": …}
+    {"is": "started", "run": …, "meeting_folder": …}
+    {"is": "refused", "run": …, "why": …}               the system would not fork so many
     {"is": "finished", "run": …, "rank": …}             the rank has recorded its result, and waits
     {"is": "exit", "run": …, "rank": …, "code": …}      negative: killed by that signal
     {"is": "over", "run": …}                            the last rank is gone, and its leavings
@@ -25,6 +27,7 @@ others. Then the server kills them, which also spares gloo its tear-down, where 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import importlib
 import json
@@ -47,6 +50,9 @@ PRELOAD = (
     "course_lib.training.single",
     "course_lib.training.ddp",
 )
+
+
+_PR_SET_PDEATHSIG = 1  # from linux/prctl.h
 
 
 class Server:
@@ -98,11 +104,12 @@ class Server:
 
     def _answer(self, request: dict[str, Any]) -> None:
         if request["do"] == "start":
-            self._start(request)
+            try:
+                self._start(request)
+            except OSError as error:
+                self._refuse(request["run"], error)
         elif request["do"] == "kill":
-            for pid, (run, _) in self._ranks.items():
-                if run == request["run"]:
-                    _kill_rank(pid)
+            self._kill(request["run"])
         elif request["do"] == "dump":
             for pid, (run, rank) in self._ranks.items():
                 if (run, rank) == (request["run"], request["rank"]):
@@ -111,14 +118,32 @@ class Server:
     def _start(self, request: dict[str, Any]) -> None:
         meeting_folder = tempfile.mkdtemp(prefix="ddp-course-")
         self._meeting_folders[request["run"]] = meeting_folder
-        pids = []
         for rank in request["ranks"]:
             pid = os.fork()
             if pid == 0:
                 self._become_rank(request, rank, f"file://{meeting_folder}/meeting")
             self._ranks[pid] = (request["run"], rank["place"]["rank"])
-            pids.append(pid)
-        self._tell({"is": "started", "run": request["run"], "pids": pids, "meeting_folder": meeting_folder})
+        self._tell({"is": "started", "run": request["run"], "meeting_folder": meeting_folder})
+
+    def _refuse(self, run: str, why: OSError) -> None:
+        """The system has no process or no room left: end what was started, and go on serving."""
+        self._tell({"is": "refused", "run": run, "why": str(why)})
+        self._kill(run)
+        if not self._has_ranks(run):
+            self._end(run)
+
+    def _kill(self, run: str) -> None:
+        for pid, (of_run, _) in self._ranks.items():
+            if of_run == run:
+                _kill_rank(pid)
+
+    def _has_ranks(self, run: str) -> bool:
+        return any(of_run == run for of_run, _ in self._ranks.values())
+
+    def _end(self, run: str) -> None:
+        if run in self._meeting_folders:
+            shutil.rmtree(self._meeting_folders.pop(run), ignore_errors=True)
+        self._tell({"is": "over", "run": run})
 
     def _finish(self, pid: int) -> None:
         if pid not in self._ranks:
@@ -128,13 +153,13 @@ class Server:
         self._tell({"is": "finished", "run": run, "rank": rank})
         pids = [other for other, (of_run, _) in self._ranks.items() if of_run == run]
         if self._finished.issuperset(pids):
-            for each in pids:
-                _kill_rank(each)
+            self._kill(run)
 
     def _become_rank(self, request: dict[str, Any], rank: dict[str, Any], init_method: str) -> None:
         """The child's half of a fork: shed what is the server's, then work as a rank."""
         code = 1
         try:
+            _die_with_parent()
             os.setsid()
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGCHLD, signal.SIGTERM):
@@ -175,9 +200,8 @@ class Server:
             if pid not in self._finished:
                 self._tell({"is": "exit", "run": run, "rank": rank, "code": os.waitstatus_to_exitcode(status)})
             self._finished.discard(pid)
-            if not any(other == run for other, _ in self._ranks.values()):
-                shutil.rmtree(self._meeting_folders.pop(run), ignore_errors=True)
-                self._tell({"is": "over", "run": run})
+            if not self._has_ranks(run):
+                self._end(run)
 
     def _tell(self, notice: dict[str, Any]) -> None:
         os.write(self._notices, json.dumps(notice).encode() + b"\n")
@@ -200,6 +224,15 @@ def _flush_output() -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
+
+
+def _die_with_parent() -> None:
+    """Ask Linux to kill this process when the server is gone, whatever it is busy with then.
+
+    The signal comes when the thread that forked ends; the server has one only.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _die_with(lifeline: int) -> None:

@@ -40,7 +40,7 @@ FACTS = (
 RUN_COLUMNS = (*FACTS, *RESULTS, *SPEEDUP_COLUMNS, *MACHINE)
 RUN_NUMBERS = (*CONFIG_NUMBERS, "world_size", "global_batch_size", "repeat", *RESULTS, "cores")
 
-STEP_FACTS = ("run", "path", "world_size", "timing", "speed_caveats")
+STEP_FACTS = ("run", "path", "status", "world_size", "timing", "speed_caveats")
 STEP_VALUES = (
     "rank",
     "time",
@@ -54,7 +54,18 @@ STEP_VALUES = (
     "seconds",
     "images_per_sec",
 )
-EPOCH_FACTS = ("run", "path", "world_size", "global_batch_size", "lr", "scaling", "repeat", "timing", "speed_caveats")
+EPOCH_FACTS = (
+    "run",
+    "path",
+    "status",
+    "world_size",
+    "global_batch_size",
+    "lr",
+    "scaling",
+    "repeat",
+    "timing",
+    "speed_caveats",
+)
 EPOCH_VALUES = ("rank", "time", "epoch", "train_loss", "val_loss", "val_accuracy", "images_per_sec", "seconds")
 
 

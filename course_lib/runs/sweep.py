@@ -7,7 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
@@ -74,6 +74,8 @@ def run_sweep(
         FolderError: `out` cannot be written, holds something else, or another process sweeps there.
     """
     folder = Path(out).absolute()
+    # What "auto" comes to now holds for all of the sweep, also for what a later call adds.
+    sweep = replace(sweep, base=sweep.base.with_(data=sources.locate(sweep.base.data).kind))
     plan = sweep.plan(folder.name)
     if started_by_torchrun():
         raise ConfigError("torchrun starts one number of ranks, and a sweep needs several. Start the sweep without it.")

@@ -23,6 +23,7 @@ from course_lib.runs.devices import Place
 from course_lib.runs.events import EventReader
 from course_lib.runs.exit_codes import EXIT_FAILED, EXIT_FINISHED
 from course_lib.runs.folder import RunFolder
+from course_lib.runs.machine import Measuring
 from course_lib.runs.verdict import GRACE_SECONDS, Ranks, verdict
 
 VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -137,12 +138,15 @@ def join(config: RunConfig, make_folder: Callable[[], RunFolder], images: int, r
                 store.set(key, f"error {error}")
                 raise
             held.enter_context(FileLock(folder.launcher_lock))
+            held.callback(Measuring(folder, devices.speed_caveats(_places_on_this_node(config))).end)
             store.set(key, f"{meeting} {folder.path}")
         else:
             meeting, _, told = store.get(key).decode().partition(" ")
             if meeting == "error":
                 raise FolderError(told)
             folder = RunFolder(told)
+            if not folder.path.is_dir():
+                raise FolderError(f"This node does not see {told}, which rank 0 made. All nodes must share it (--out).")
         with _hosting_its_own_store(meeting):
             code = run_rank(str(folder.path), place.meeting_at(meeting), resume_from)
         if code == EXIT_FINISHED and dist.is_initialized():
@@ -156,9 +160,13 @@ def join(config: RunConfig, make_folder: Callable[[], RunFolder], images: int, r
     return JoinedRun(config, folder, images, place, code)
 
 
+def _places_on_this_node(config: RunConfig) -> list[Place]:
+    return devices.place_ranks(config.with_(num_nodes=1))
+
+
 def _place(config: RunConfig) -> Place:
     rank, local_rank = _number("RANK"), _number("LOCAL_RANK")
-    on_this_node = devices.place_ranks(config.with_(num_nodes=1))[local_rank]
+    on_this_node = _places_on_this_node(config)[local_rank]
     return Place(
         rank=rank,
         world_size=config.world_size,

@@ -81,13 +81,15 @@ class Failure:
 
 def verdict(folder: RunFolder, ranks: Ranks) -> CourseError | None:
     """The error of a run whose last rank is gone, or None if every rank finished."""
-    failures = [_failure(folder, rank, *how) for rank, how in sorted(ranks.exits.items())]
+    absent = ranks.killed - ranks.finished
+    failures = [_failure(folder, rank, *how, bool(absent)) for rank, how in sorted(ranks.exits.items())]
     if not failures:
         return None
     by_themselves = [failure for failure in failures if not failure.from_peer]
-    if by_themselves:
-        return _blame(folder, min(by_themselves, key=lambda failure: failure.time), ranks.world_size)
-    return _nobody_came(folder, failures, ranks)
+    waited = any(failure.timed_out for failure in failures)
+    if not by_themselves and waited and ranks.world_size > 1:
+        return _nobody_came(folder, failures, ranks)
+    return _blame(folder, min(by_themselves or failures, key=lambda failure: failure.time), ranks.world_size)
 
 
 def time_limit_passed(folder: RunFolder, ranks: Ranks, seconds: float) -> HangError:
@@ -109,13 +111,15 @@ def stack(folder: RunFolder, rank: int) -> str:
     return "\n".join(reversed(calls))
 
 
-def _failure(folder: RunFolder, rank: int, code: int, when: float) -> Failure:
-    if code == EXIT_DISK_FULL:
-        return Failure(rank, DiskFullError.__name__, _disk_full(folder), "", when)
+def _failure(folder: RunFolder, rank: int, code: int, when: float, others_are_absent: bool) -> Failure:
     try:
         error = read_json(folder.error(rank))
     except FolderError:
-        return Failure(rank, "", _died(folder, rank, code), "", when)
+        if code == EXIT_DISK_FULL:
+            return Failure(rank, DiskFullError.__name__, _disk_full(folder), "", when)
+        # NCCL's watchdog aborts a rank that waited for too long, and gloo one whose peer sent another size.
+        waited = code == -signal.SIGABRT and others_are_absent
+        return Failure(rank, "", _died(folder, rank, code), "", when, from_peer=waited, timed_out=waited)
     return Failure(
         rank, error["type"], error["message"], error["traceback"], error["time"], error["from_peer"], error["timed_out"]
     )
@@ -132,7 +136,7 @@ def _died(folder: RunFolder, rank: int, code: int) -> str:
     if code == -signal.SIGKILL:
         how = "was killed (SIGKILL); the system does so when memory runs out"
     elif code < 0:
-        how = f"was ended by {signal.Signals(-code).name}"
+        how = f"was ended by signal {-code} ({signal.strsignal(-code)})"
     else:
         how = f"ended by itself with exit code {code} before the function returned (os._exit?)"
     log = folder.log(rank)
@@ -171,7 +175,7 @@ def _is_step_of(event: dict[str, Any], rank: int) -> bool:
 def _nobody_came(folder: RunFolder, failures: list[Failure], ranks: Ranks) -> HangError:
     """Every rank that failed did so in a collective: name the ranks that it waited for."""
     waiting = ", ".join(f"rank {failure.rank}" for failure in failures)
-    evidence = [f"Rank {failure.rank} waited here:\n{failure.traceback}" for failure in failures]
+    evidence = [f"Rank {each.rank} waited here:\n{each.traceback or each.message}" for each in failures]
     missing = sorted(ranks.killed - ranks.finished)
     finished = sorted(ranks.finished)
     if missing:

@@ -109,9 +109,9 @@ def run_rank(path: str, place: Place, resume_from: str | None = None) -> int:
     """
     folder = RunFolder(path)
     torch.set_num_threads(place.threads)
-    _dump_on_request(folder, place.rank)
     worker = None
     try:
+        _dump_on_request(folder, place.rank)
         config, _ = folder.read_config()
         _limit_waiting(config.collective_timeout)
         worker = Worker(folder, place, resume_from)

@@ -11,13 +11,14 @@ from torch import Tensor, nn
 
 from course_lib.errors import NonFiniteLossError, OutOfSyncError
 
-# Looking at a loss on the GPU waits for the GPU, so it is done once in so many steps. A loss that is
-# not finite makes the weights so too, and every later loss.
+# Looking at a loss on the GPU waits for the GPU, so it is done once in so many steps. What is looked at is a
+# sum over the epoch, which stays as it is once it is not finite.
 STEPS_BETWEEN_LOOKS_ON_GPU = 20
+_KNUTH = 2654435761  # The Art of Computer Programming, volume 3, section 6.4
 
 
 def check_finite(loss: Tensor, step: int, lr: float) -> None:
-    """Stop where the loss is infinite or not a number.
+    """Stop where the loss, summed over the epoch so far, is infinite or not a number.
 
     Raises:
         NonFiniteLossError: names the step and the learning rate, and what to try.
@@ -33,9 +34,10 @@ def check_finite(loss: Tensor, step: int, lr: float) -> None:
 
 
 def fingerprint(network: nn.Module) -> Tensor:
-    """Two sums over the bits of each parameter, int64 [parameters, 2], equal for equal weights only.
+    """Two sums over the bytes of each parameter, int64 [parameters, 2]: equal for equal weights.
 
-    The second weighs each element by its place, so that no exchange of elements goes unseen. Buffers
+    The second weighs each byte by a number that its place is mixed to (Knuth's multiplicative hash), so
+    that an exchange of elements shows too; two different sets of weights agree by chance only. Buffers
     are left out: BatchNorm's statistics rightly differ between ranks.
     """
     return torch.stack([_sums(parameter.detach()) for parameter in network.parameters()])
@@ -67,5 +69,6 @@ def check_in_sync(network: nn.Module) -> None:
 
 def _sums(parameter: Tensor) -> Tensor:
     bits = parameter.contiguous().view(-1).view(torch.uint8).to(torch.int64)
-    places = torch.arange(1, len(bits) + 1, device=bits.device)
-    return torch.stack([bits.sum(), (bits * places).sum()])
+    places = torch.arange(1, len(bits) + 1, device=bits.device) * _KNUTH % 2**32
+    mixed = places ^ (places >> 15)
+    return torch.stack([bits.sum(), (bits * mixed).sum()])

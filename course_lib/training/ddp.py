@@ -108,7 +108,8 @@ def train(config: RunConfig, worker: Worker) -> dict[str, Any]:
 
             step_count += 1
             lr = optimizer.param_groups[0]["lr"]
-            check_finite(step_loss, step_count, lr)
+            loss_sum += step_loss * step.samples
+            check_finite(loss_sum, step_count, lr)
             if config.clip_norm is not None:
                 scaler.unscale_(optimizer)
                 clip_grad_norm_(network.parameters(), config.clip_norm)
@@ -118,7 +119,6 @@ def train(config: RunConfig, worker: Worker) -> dict[str, Any]:
             optimizer.zero_grad()
             watch.lap("optimizer")
 
-            loss_sum += step_loss * step.samples
             times = watch.end_step(step.samples)
             own_loss = step_loss * (step.samples / max(1, step.share))
             worker.report("step", epoch=epoch + 1, step=step_count, loss=own_loss, lr=lr, **times)

@@ -38,18 +38,19 @@ def make_schedule(optimizer: torch.optim.Optimizer, config: RunConfig, steps_per
 
 
 def autocast(config: RunConfig, device: torch.device) -> AbstractContextManager[object]:
-    """The context of a forward pass in `config.precision`; for "fp32" it changes nothing.
-
-    Raises:
-        DeviceError: the device does not have that precision.
-    """
+    """The context of a forward pass in `config.precision`; for "fp32" it changes nothing."""
     if config.precision == "fp32":
         return nullcontext()
-    if config.precision == "bf16" and device.type == "cuda" and not torch.cuda.is_bf16_supported():
-        raise DeviceError(f"{torch.cuda.get_device_name()} has no bf16. Use precision 'fp16' or 'fp32'.")
     return torch.autocast(device.type, DTYPES[config.precision])
 
 
 def make_scaler(config: RunConfig, device: torch.device) -> torch.amp.GradScaler:
-    """Scales the loss so that fp16 gradients do not vanish; for other precisions it changes nothing."""
+    """Scales the loss so that fp16 gradients do not vanish; for other precisions it changes nothing.
+
+    Raises:
+        DeviceError: the device does not have the precision that was asked for.
+    """
+    on_gpu = device.type == "cuda"
+    if config.precision == "bf16" and on_gpu and not torch.cuda.is_bf16_supported(including_emulation=False):
+        raise DeviceError(f"{torch.cuda.get_device_name()} has no bf16. Use precision 'fp16' or 'fp32'.")
     return torch.amp.GradScaler(device.type, enabled=config.precision == "fp16")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -46,7 +47,7 @@ class Stopwatch:
         step = self._step
         step.samples = samples
         self._steps.append(step)
-        self._step = StepTimes(time.time(), step.laps[-1][1])
+        self._step = StepTimes(time.time(), step.laps[-1][1])  # before its laps are read, and gone
         readings: dict[str, Any] = step.readings()
         if not self._on_gpu:
             readings = {name: reading.item() for name, reading in readings.items()}
@@ -67,7 +68,7 @@ class Stopwatch:
         return {
             "images_per_sec": sum(step.samples for step in steps) / sum(step.total() for step in steps),
             "step_seconds": median(step.total() for step in steps),
-            "time_split": {phase: median(step.seconds()[phase] for step in steps) for phase in PHASES},
+            "time_split": {phase: median(step.phases()[phase] for step in steps) for phase in PHASES},
         }
 
     def _now(self) -> Any:
@@ -85,21 +86,28 @@ class StepTimes:
         self.start = start
         self.samples = 0
         self.laps: list[tuple[str, Any]] = [("", began)]
+        self._phases: dict[str, float] = {}
 
-    def seconds(self) -> dict[str, float]:
+    def phases(self) -> dict[str, float]:
         """Seconds in each phase; with accumulation, of all its passes together."""
-        seconds = dict.fromkeys(PHASES, 0.0)
-        for (_, began), (phase, ended) in zip(self.laps, self.laps[1:], strict=False):
-            seconds[phase] += _elapsed(began, ended)
-        return seconds
+        if not self._phases:
+            phases = dict.fromkeys(PHASES, 0.0)
+            for (_, began), (phase, ended) in zip(self.laps, self.laps[1:], strict=False):
+                phases[phase] += _elapsed(began, ended)
+            self._phases = phases
+            self.laps.clear()  # a run has hundreds of thousands of them, and on a GPU each is an event
+        return self._phases
 
     def total(self) -> float:
         """Seconds from the step's beginning to its end."""
-        return _elapsed(self.laps[0][1], self.laps[-1][1])
+        return sum(self.phases().values())
+
+    def _phase(self, phase: str) -> float:
+        return self.phases()[phase]
 
     def readings(self) -> dict[str, Reading]:
         """The figures of a step's report."""
-        phases = {phase: Reading(lambda phase=phase: self.seconds()[phase]) for phase in PHASES}  # type: ignore[misc]
+        phases = {phase: Reading(partial(self._phase, phase)) for phase in PHASES}
         return {
             **phases,
             "seconds": Reading(self.total),

@@ -326,7 +326,8 @@ def test_runs_of_one_name_in_two_folders_are_two_lines(make_run, tmp_path):
 def test_a_displayed_figure_leaves_an_image_and_its_text(scaling):
     figure = plots.speedup(scaling)
     bundle = display_figure(figure)._repr_mimebundle_()
-    assert set(bundle) == {"image/png", "text/plain"}
+    assert set(bundle) == {"text/html", "image/png", "text/plain"}
+    assert f'alt="{bundle["text/plain"]}"' in bundle["text/html"]
     assert bundle["image/png"].startswith("iVBOR")
     assert bundle["text/plain"] == plots.alt_text(figure)
 

@@ -92,6 +92,13 @@ def wait_for_nothing():
         time.sleep(0.01)
 
 
+def rank_zero_aborts_as_nccl_does(config, worker):
+    if worker.rank == 0:
+        time.sleep(0.3)
+        os.abort()
+    wait_for_nothing()
+
+
 def rank_one_returns_early(config, worker):
     join(config, worker)
     if worker.rank == 0:

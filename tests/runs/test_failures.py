@@ -131,6 +131,19 @@ def test_stop_ends_a_run_and_what_its_ranks_started(quick):
     assert len(EventReader(run.path).read_new()) == 2
 
 
+def test_a_rank_that_aborts_while_others_are_absent_is_not_blamed(quick):
+    """NCCL's watchdog ends a rank that waited too long like this: no exception, no error file."""
+    error, _ = fails(HangError, student.rank_zero_aborts_as_nccl_does, quick.with_(num_gpus=2))
+    assert "Rank 1 did not join" in str(error)
+    assert "wait_for_nothing" in str(error)
+
+
+def test_a_rank_that_aborts_by_itself_is_blamed(quick):
+    error, _ = fails(RankError, student.rank_zero_aborts_as_nccl_does, quick)
+    assert error.rank == 0
+    assert "Aborted" in str(error)
+
+
 def test_a_time_limit_must_be_a_time(quick):
     with pytest.raises(ConfigError, match="time_limit"):
         launch(student.never_returns, quick, time_limit=-1)
@@ -264,6 +277,8 @@ def test_what_cannot_be_done_is_refused_before_anything_starts(quick, tmp_path):
     if not torch.cuda.is_available():
         with pytest.raises(DeviceError, match="no GPU here"):
             launch(single.train, quick.with_(device="cuda"))
+    with pytest.raises(ConfigError, match=r"Use ddp\.train"):
+        launch(single.train, quick.with_(num_gpus=2))
     with pytest.raises(ConfigError, match="batch"):
         launch(single.train, quick.with_(batch_size=301))
     with pytest.raises(ConfigError, match="train_samples"):

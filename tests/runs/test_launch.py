@@ -19,7 +19,7 @@ from course_lib.runs import devices, store
 from course_lib.runs.events import EventReader
 from course_lib.runs.folder import read_json
 from course_lib.runs.launch import launch
-from course_lib.training import ddp
+from course_lib.training import ddp, sources
 
 pytestmark = pytest.mark.usefixtures("no_process_left")
 
@@ -139,6 +139,21 @@ def test_a_run_is_never_written_over(quick, tmp_path):
     with pytest.raises(FolderError, match="already there"):
         launch(student.sum_of_ranks, quick, out)
     assert first.folder.result.read_bytes() == before
+
+
+def test_the_data_that_auto_comes_to_is_recorded(quick):
+    run = launch(student.sum_of_ranks, quick.with_(data="auto"))
+    run.wait(60)
+    assert run.folder.read_config()[0].data == sources.locate("auto").kind
+
+
+def test_runs_that_do_not_overlap_say_nothing_of_each_other(quick):
+    first = launch(student.rank_one_leaves_early, quick.with_(num_gpus=2))
+    launch(student.sum_of_ranks, quick).wait(60)
+    first.wait(60)
+    alone = launch(student.sum_of_ranks, quick)
+    alone.wait(60)
+    assert store.frame(alone.path).speed_caveats[0] == ""
 
 
 def test_the_machine_is_recorded(quick):
