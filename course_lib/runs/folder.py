@@ -88,8 +88,8 @@ class RunFolder:
                 "Read it with the version that wrote it, or make the run again."
             )
         try:
-            return RunConfig.from_dict(content["config"]), content.get("labels", {})
-        except (ConfigError, KeyError, TypeError) as error:
+            return RunConfig.from_dict(content["config"]), dict(content.get("labels", {}))
+        except (ConfigError, KeyError, TypeError, ValueError) as error:
             raise FolderError(f"{self.config} does not hold a run of this version: {error}") from error
 
     def status(self, names: Iterable[str] | None = None) -> str:

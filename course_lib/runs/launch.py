@@ -55,7 +55,7 @@ def launch(
         UsageError: what was asked for cannot be done; says why, and nothing was started.
         LaunchError: the ranks could not be started.
     """
-    if time_limit is not None and time_limit <= 0:
+    if time_limit is not None and not time_limit > 0:
         raise ConfigError(f"time_limit must be above 0 seconds, not {time_limit}; leave it out for none.")
     _refuse_single_on_many(train, config)
     if started_by_torchrun():

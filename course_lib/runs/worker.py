@@ -30,6 +30,7 @@ from course_lib.runs.functions import load_function
 
 # On a GPU, reading a value waits for all that was queued before it: read many at once.
 SECONDS_BETWEEN_READS = 0.25
+LONGEST_MESSAGE = 20_000  # characters of an error that are recorded
 
 
 class Worker:
@@ -188,13 +189,23 @@ def _record_error(folder: RunFolder, rank: int, error: BaseException) -> int:
 def _message(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         return f"the function called sys.exit({error.code!r}) before it returned"
-    return str(error)
+    try:
+        return _shortened(str(error))
+    except Exception:  # a student's exception may fail even at this
+        return "(an exception without a readable message)"
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= LONGEST_MESSAGE:
+        return text
+    half = LONGEST_MESSAGE // 2
+    return f"{text[:half]}\n… {len(text) - 2 * half:,} characters …\n{text[-half:]}"
 
 
 def _traceback(error: BaseException) -> str:
     """The traceback from the training function on; the frames above it are ours."""
     frames = error.__traceback__
-    return "".join(traceback.format_exception(type(error), error, frames.tb_next if frames else None))
+    return _shortened("".join(traceback.format_exception(type(error), error, frames.tb_next if frames else None)))
 
 
 def is_from_peer(error: BaseException) -> bool:

@@ -59,6 +59,19 @@ def rank_one_raises(config, worker):
     dist.barrier()
 
 
+class Unreadable(Exception):
+    def __str__(self):
+        raise RuntimeError("no")
+
+
+def raises_something_unreadable(config, worker):
+    raise Unreadable
+
+
+def raises_something_huge(config, worker):
+    raise ValueError("x" * 5_000_000)
+
+
 def rank_one_is_killed(config, worker):
     join(config, worker)
     worker.report("step", step=1, loss=0.5)

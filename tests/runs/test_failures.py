@@ -145,8 +145,17 @@ def test_a_rank_that_aborts_by_itself_is_blamed(quick):
 
 
 def test_a_time_limit_must_be_a_time(quick):
-    with pytest.raises(ConfigError, match="time_limit"):
-        launch(student.never_returns, quick, time_limit=-1)
+    for limit in (-1, 0, float("nan")):
+        with pytest.raises(ConfigError, match="time_limit"):
+            launch(student.never_returns, quick, time_limit=limit)
+
+
+@pytest.mark.parametrize("train", [student.raises_something_unreadable, student.raises_something_huge])
+def test_an_exception_that_cannot_be_shown_is_still_told(quick, train):
+    error, run = fails(RankError, train, quick)
+    assert "student.py" in error.traceback
+    assert len(str(error)) < 100_000
+    assert run.folder.error(0).exists()
 
 
 def test_stop_before_the_first_step_and_twice(quick):
