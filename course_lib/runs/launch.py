@@ -57,11 +57,12 @@ def launch(
     """
     if time_limit is not None and not time_limit > 0:
         raise ConfigError(f"time_limit must be above 0 seconds, not {time_limit}; leave it out for none.")
-    _refuse_single_on_many(train, config)
     if started_by_torchrun():
         if time_limit is not None:
             raise ConfigError("time_limit does not work under torchrun, which watches the ranks itself. Leave it out.")
         return _launch_as_rank(train, config, out, labels, resume_from)
+    _refuse_single_on_many(train, config)
+    cwd = _working_folder()
     server = fork_server()  # first: it loads torch while the rest is checked
     config, images = _with_data(config)
     places = devices.place_ranks(config)
@@ -72,7 +73,7 @@ def launch(
         "ranks": [{"place": place.to_dict(), "log": str(folder.log(place.rank))} for place in places],
         "folder": str(folder.path),
         "resume_from": checkpoint_of,
-        "cwd": os.getcwd(),
+        "cwd": cwd,
         "environ": {"GLOO_SOCKET_IFNAME": devices.loopback(), **os.environ},
         "sys_path": [os.path.abspath(entry) for entry in sys.path],
     }
@@ -123,6 +124,13 @@ def _with_data(config: RunConfig) -> tuple[RunConfig, int]:
     """The config with the data that "auto" comes to here, for the record, and how many images an epoch has."""
     source = sources.check(config)
     return config.with_(data=source.kind), config.train_samples or source.train_size
+
+
+def _working_folder() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError as error:
+        raise FolderError("The current folder was removed. Change to one that is there, and launch again.") from error
 
 
 def _refuse_single_on_many(train: TrainFunction, config: RunConfig) -> None:

@@ -147,7 +147,7 @@ class Run:
                     return reason or verdict(self.folder, ranks)
                 if notice["is"] == "lost":
                     shutil.rmtree(ranks.meeting_folder, ignore_errors=True)
-                    return LaunchError(_SERVER_DIED + self._server.errors())
+                    return LaunchError(f"{_SERVER_DIED} {self._server.errors()}".rstrip())
                 if notice["is"] == "refused":
                     reason = LaunchError(f"The system would not start {self.config.world_size} ranks: {notice['why']}.")
                 ranks.note(notice)
@@ -200,7 +200,7 @@ class Run:
 
 _SERVER_DIED = (
     "The process that starts the ranks died, and the ranks with it. It may have been killed for want of memory. "
-    "Launch again: a new one is started. It printed: "
+    "Launch again: a new one is started."
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -283,6 +284,13 @@ def test_a_function_that_cannot_be_sent_names_what_it_captured(quick):
 
 
 def test_what_cannot_be_done_is_refused_before_anything_starts(quick, tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    with contextlib.chdir(gone):
+        gone.rmdir()
+        with pytest.raises(FolderError, match="current folder was removed"):
+            launch(student.sum_of_ranks, quick, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
     if not torch.cuda.is_available():
         with pytest.raises(DeviceError, match="no GPU here"):
             launch(single.train, quick.with_(device="cuda"))
