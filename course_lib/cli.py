@@ -9,77 +9,46 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields
-from functools import partial
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from course_lib.config import CHOICES, RunConfig
+from course_lib.console import PROGRAM, Screen
 from course_lib.errors import CourseError, RunStopped, UsageError
-from course_lib.runs.plan import SCALINGS, Sweep
+from course_lib.options import (
+    Device,
+    Epochs,
+    Json,
+    LrRule,
+    Model,
+    NumNodes,
+    Optimizer,
+    Scaling,
+    SweepFolder,
+    TrainSamples,
+    choice,
+    one,
+    path,
+    several,
+)
+from course_lib.runs.plan import Sweep
 
-if TYPE_CHECKING:
-    from course_lib.console import RunProgress, Screen
-    from course_lib.runs.run import Run
-    from course_lib.runs.torchrun import JoinedRun
-
-PROGRAM = "ddp-course"
 DEFAULTS = RunConfig()
 RANKS = ",".join(map(str, Sweep.num_gpus))
 LISTS = ("num_gpus", "batch_size", "lr", "seed")  # what a sweep takes several values of
-SECONDS_BETWEEN_LOOKS = 0.25
-EXIT_INTERRUPTED, EXIT_TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
+EXIT_INTERRUPTED, EXIT_TERMINATED = (128 + each for each in INTERRUPTS)
 
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM came: like Ctrl-C, it ends the run and keeps what was recorded."""
 
-
-def _number(kind: type, text: Any) -> Any:
-    try:
-        return kind(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is not {'a whole number' if kind is int else 'a number'}.") from None
-
-
-def _numbers(kind: type, text: Any) -> tuple[Any, ...]:
-    return tuple(_number(kind, part) for part in str(text).split(","))
-
-
-def _one(kind: type, words: str, **more: Any) -> Any:
-    return typer.Option(help=words, metavar="N", parser=partial(_number, kind), **more)
-
-
-def _several(kind: type, words: str) -> Any:
-    return typer.Option(help=words, metavar="N,N,…", parser=partial(_numbers, kind))
-
-
-def _choice(words: str, choices: Sequence[str]) -> Any:
-    *others, last = choices
-    return typer.Option(help=f"{words}: {', '.join(others)} or {last}.", metavar="NAME")
-
-
-def _path(words: str, metavar: str = "FOLDER", **more: Any) -> Any:
-    return typer.Option(help=words, metavar=metavar, **more)
-
-
-Model = Annotated[str, _choice("What to train", CHOICES["model"])]
-NumNodes = Annotated[int, _one(int, "Nodes, all played on this machine.")]
-LrRule = Annotated[str, _choice("How the rate grows with the batch of all ranks", CHOICES["lr_rule"])]
-Epochs = Annotated[int, _one(int, "Passes over the training set.")]
-Optimizer = Annotated[str, _choice("What takes the steps", CHOICES["optimizer"])]
-TrainSamples = Annotated[int | None, _one(int, "Train on so many images only.", show_default="all")]
-Device = Annotated[str, _choice("Where to train; auto prefers GPUs", CHOICES["device"])]
-Scaling = Annotated[str, _choice("Which batch stays the same, each rank's or that of all", SCALINGS)]
-SweepFolder = Annotated[
-    Path | None, _path("A new folder, or that of a sweep to go on with.", show_default="one in runs/")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 
 app = typer.Typer(
     add_completion=False,
@@ -92,7 +61,7 @@ app = typer.Typer(
 @app.command()
 def doctor(
     context: typer.Context,
-    out: Annotated[Path, _path("Where runs will be recorded.")] = Path("runs"),
+    out: Annotated[Path, path("Where runs will be recorded.")] = Path("runs"),
     json: Json = False,
 ) -> int:
     """Say what can run here, why not the rest, and what to do."""
@@ -100,6 +69,8 @@ def doctor(
     from course_lib.console import findings_table
     from course_lib.runs.doctor import can_run, examine
 
+    with suppress(ImportError, OSError):  # it is what the doctor looks at first, and tells
+        _load_torch()
     with screen.err.status("Looking at this machine…"):
         findings = list(examine(out))
     able = can_run(findings)
@@ -113,26 +84,27 @@ def doctor(
 def train(
     context: typer.Context,
     model: Model = DEFAULTS.model,
-    num_gpus: Annotated[int, _one(int, "GPUs on each node, or CPU ranks.")] = DEFAULTS.num_gpus,
+    num_gpus: Annotated[int, one(int, "GPUs on each node, or CPU ranks.")] = DEFAULTS.num_gpus,
     num_nodes: NumNodes = DEFAULTS.num_nodes,
-    batch_size: Annotated[int, _one(int, "Images per rank and pass.")] = DEFAULTS.batch_size,
-    lr: Annotated[float, _one(float, "Learning rate that suits one rank.")] = DEFAULTS.lr,
+    batch_size: Annotated[int, one(int, "Images that each rank takes at a time.")] = DEFAULTS.batch_size,
+    lr: Annotated[float, one(float, "Learning rate that suits one rank.")] = DEFAULTS.lr,
     lr_rule: LrRule = DEFAULTS.lr_rule,
     epochs: Epochs = DEFAULTS.epochs,
     optimizer: Optimizer = DEFAULTS.optimizer,
     train_samples: TrainSamples = DEFAULTS.train_samples,
-    data: Annotated[str, _choice("Which images; auto is full where found", CHOICES["data"])] = DEFAULTS.data,
+    data: Annotated[str, choice("Which images; auto is full where found", CHOICES["data"])] = DEFAULTS.data,
     device: Device = DEFAULTS.device,
-    precision: Annotated[str, _choice("Of the forward pass", CHOICES["precision"])] = DEFAULTS.precision,
-    seed: Annotated[int, _one(int, "For the weights and the order of the images.")] = DEFAULTS.seed,
-    out: Annotated[Path | None, _path("A new folder for this run.", show_default="one in runs/")] = None,
-    resume_from: Annotated[Path | None, _path("Go on from the last epoch of this run, with its settings.")] = None,
-    time_limit: Annotated[float | None, _one(float, "Stop the run after so many seconds.")] = None,
+    precision: Annotated[str, choice("Of the forward pass", CHOICES["precision"])] = DEFAULTS.precision,
+    seed: Annotated[int, one(int, "For the weights and the order of the images.")] = DEFAULTS.seed,
+    out: Annotated[Path | None, path("A new folder for this run.", show_default="one in runs/")] = None,
+    resume_from: Annotated[Path | None, path("Go on from the last epoch of this run, with its settings.")] = None,
+    time_limit: Annotated[float | None, one(float, "Stop the run after so many seconds.")] = None,
     json: Json = False,
 ) -> int:
     """Train a model on Fashion-MNIST, on one rank or on many."""
     screen: Screen = context.obj
-    from course_lib.console import RunProgress, records, run_summary
+    from course_lib.console import records, run_summary
+    from course_lib.progress import RunProgress, follow
     from course_lib.runs import store
     from course_lib.runs.launch import launch
     from course_lib.training import sources
@@ -143,7 +115,7 @@ def train(
     with RunProgress(screen, config, steps=config.epochs * ceil(images / config.global_batch_size)) as progress:
         run = launch(_trainer(config), config, out, resume_from=resume_from, time_limit=time_limit)
         screen.facts["run_dir"] = str(run.path)
-        value = _follow(run, progress)
+        value = follow(run, progress)
     if screen.silent:
         return 0
     row = records(store.frame(run.path))[0]
@@ -156,24 +128,28 @@ def train(
 def sweep(
     context: typer.Context,
     model: Model = DEFAULTS.model,
-    num_gpus: Annotated[Any, _several(int, "GPUs on each node, or CPU ranks.")] = RANKS,
+    num_gpus: Annotated[Any, several(int, "GPUs on each node, or CPU ranks.")] = RANKS,
     num_nodes: NumNodes = DEFAULTS.num_nodes,
-    batch_size: Annotated[Any, _several(int, "Per rank; global in strong scaling.")] = DEFAULTS.batch_size,
-    lr: Annotated[Any, _several(float, "Learning rates that suit one rank.")] = DEFAULTS.lr,
+    batch_size: Annotated[Any, several(int, "Per rank; global in strong scaling.")] = DEFAULTS.batch_size,
+    lr: Annotated[Any, several(float, "Learning rates that suit one rank.")] = DEFAULTS.lr,
     lr_rule: LrRule = DEFAULTS.lr_rule,
     epochs: Epochs = DEFAULTS.epochs,
     optimizer: Optimizer = DEFAULTS.optimizer,
     train_samples: TrainSamples = DEFAULTS.train_samples,
     device: Device = DEFAULTS.device,
-    seed: Annotated[Any, _several(int, "For the weights and the order of the images.")] = DEFAULTS.seed,
+    seed: Annotated[Any, several(int, "For the weights and the order of the images.")] = DEFAULTS.seed,
     scaling: Scaling = Sweep.scaling,
-    repeats: Annotated[int, _one(int, "How often to run all; 3 give an interval.")] = Sweep.repeats,
+    repeats: Annotated[int, one(int, "How often to run all; 3 give an interval.")] = Sweep.repeats,
     out: SweepFolder = None,
     json: Json = False,
 ) -> int:
-    """Train once for each combination of the lists, and compare. A sweep that was broken off goes on."""
+    """Train once for each combination of the lists, and compare.
+
+    A sweep that was interrupted goes on where it stopped when it is asked for again with the same --out.
+    """
     screen: Screen = context.obj
-    from course_lib.console import SweepBar, records, sweep_remarks, sweep_table
+    from course_lib.console import records, sweep_remarks, sweep_table
+    from course_lib.progress import SweepBar
     from course_lib.runs.sweep import run_sweep
 
     base = DEFAULTS.with_(**{name: value for name, value in _given(context).items() if name not in LISTS})
@@ -200,7 +176,7 @@ def sweep(
 def report(
     context: typer.Context,
     folder: Annotated[Path, typer.Argument(help="The folder of a run, or one with runs in it.", metavar="FOLDER")],
-    out: Annotated[Path | None, _path("The HTML file.", "FILE", show_default="report.html in FOLDER")] = None,
+    out: Annotated[Path | None, path("The HTML file.", "FILE", show_default="report.html in FOLDER")] = None,
     json: Json = False,
 ) -> int:
     """Write a report on a run, or on all runs in a folder: one HTML file."""
@@ -211,8 +187,8 @@ def report(
     run = RunFolder(folder)
     if run.config.exists():
         run.read_config()  # among other runs a damaged one is a row in the report; alone it is an error
-    path = write_report(folder, out or folder)
-    screen.result({"report": str(path)}, str(path))
+    file = write_report(folder, out or folder)
+    screen.result({"report": str(file)}, str(file))
     return 0
 
 
@@ -222,11 +198,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0, 1 for a failure, 2 for a mistake in what was asked, 130 and 143 after SIGINT and SIGTERM.
     """
-    from course_lib.console import Screen
-
     given = list(sys.argv[1:] if arguments is None else arguments)
     under_torchrun = _started_by_torchrun()
     screen = Screen(as_json="--json" in given, silent=under_torchrun and os.environ["RANK"] != "0")
+    before = signal.getsignal(signal.SIGTERM)
     if not under_torchrun:  # there the rank is busy in this process, and must go at once
         signal.signal(signal.SIGTERM, _terminate)
     try:
@@ -240,8 +215,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt as interrupt:
-        screen.failed(RunStopped("It was stopped before anything was recorded."))
+        screen.failed(RunStopped("Stopped."))
         return _interrupted(interrupt)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _run_command(arguments: list[str], screen: Screen) -> int:
@@ -264,6 +241,26 @@ def _run_command(arguments: list[str], screen: Screen) -> int:
     except CourseError as error:
         screen.failed(error)
         return error.exit_code
+
+
+def _load_torch() -> None:
+    """Import torch, and let signals wait until it is there: an exception inside its C++ would abort the program."""
+    with signals_wait():
+        import torch  # noqa: F401
+
+
+@contextmanager
+def signals_wait() -> Iterator[None]:
+    """Hold interrupts back; the first that came is handled at the end."""
+    came: list[int] = []
+    handlers = [(each, signal.signal(each, lambda number, _: came.append(number))) for each in INTERRUPTS]
+    try:
+        yield
+    finally:
+        for each, handler in handlers:
+            signal.signal(each, handler)
+    if came:
+        signal.raise_signal(came[0])
 
 
 def _terminate(*_: object) -> None:
@@ -304,44 +301,10 @@ def _trainer(config: RunConfig) -> Callable[..., Any]:
 
     if not _started_by_torchrun():
         warm_up()
+    _load_torch()
     from course_lib.training import ddp, single
 
     return ddp.train if config.world_size > 1 else single.train
-
-
-def _follow(run: Run | JoinedRun, progress: RunProgress) -> Any:
-    """Show a run until it ends, and return what it did; Ctrl-C stops it.
-
-    Raises:
-        CourseError: it failed or was stopped; notes say where its recorded part is.
-    """
-    try:
-        while True:
-            progress.show(run.events())
-            with suppress(TimeoutError):
-                value = run.wait(SECONDS_BETWEEN_LOOKS)
-                progress.show(run.events())
-                return value
-    except KeyboardInterrupt as interrupt:
-        run.stop()
-        try:
-            return run.wait()  # it may have finished just before
-        except RunStopped as stopped:
-            _say_where(run, stopped)
-            raise stopped from interrupt
-    except CourseError as error:
-        _say_where(run, error)
-        raise
-    finally:
-        run.stop()
-
-
-def _say_where(run: Run | JoinedRun, error: CourseError) -> None:
-    """Note where the recorded part of a run is, and how to go on from it."""
-    if str(run.path) not in str(error):
-        error.add_note(f"What was recorded is in {run.path}.")
-    if run.folder.checkpoint.exists():
-        error.add_note(f"To go on from its last whole epoch: {PROGRAM} train --resume-from {run.path}")
 
 
 if __name__ == "__main__":

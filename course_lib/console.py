@@ -1,4 +1,4 @@
-"""What the command line shows: results on standard output, progress and errors on standard error."""
+"""What the command line says: results on standard output, errors on standard error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -19,10 +18,9 @@ from course_lib.errors import CourseError, RankError, RunStopped
 if TYPE_CHECKING:
     import pandas as pd
 
-    from course_lib.config import RunConfig
     from course_lib.runs.doctor import Finding
-    from course_lib.runs.sweep import Progress as SweepProgress
 
+PROGRAM = "ddp-course"
 WIDTH_OF_A_FILE = 200  # where the output is no terminal, and nobody said how wide it is
 SIGNS = {"ok": ("✓ ok", "green"), "without": ("- note", "yellow"), "problem": ("✗ problem", "bold red")}
 
@@ -80,110 +78,6 @@ def _console(stream: TextIO, silent: bool) -> Console:
     return Console(file=stream, width=width, highlight=False, quiet=silent)
 
 
-class RunProgress:
-    """A bar over all steps of a run, and a line for each epoch that is over."""
-
-    def __init__(self, screen: Screen, config: RunConfig, steps: int) -> None:
-        self._console = screen.err
-        self._epochs = config.epochs
-        self._accuracy = ""
-        self._bar = _bar(screen.err)
-        ranks = f"{config.world_size} ranks" if config.world_size > 1 else "1 rank"
-        self._task = self._bar.add_task(f"starting {ranks}", total=steps, start=False, figures="", left="")
-
-    def __enter__(self) -> RunProgress:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def show(self, events: list[dict[str, Any]]) -> None:
-        """Take in new events of the run."""
-        steps = [event for event in events if event["kind"] == "step" and event.get("rank") == 0]
-        if steps:
-            self._show_steps(steps)
-        for event in events:
-            if event["kind"] == "epoch":
-                self._show_epoch(event)
-        self._bar.refresh()
-
-    def _show_steps(self, steps: list[dict[str, Any]]) -> None:
-        last = steps[-1]
-        rate = sum(step["samples"] for step in steps) / sum(step["seconds"] for step in steps)
-        self._bar.start_task(self._task)
-        self._bar.update(
-            self._task,
-            completed=last["step"],
-            description=f"epoch {last['epoch']}/{self._epochs}",
-            figures=f"{rate:,.0f} images/s  loss {number(last['loss'], '.3f')}{self._accuracy}",
-            left=_duration(self._bar.tasks[0].time_remaining),
-        )
-
-    def _show_epoch(self, event: dict[str, Any]) -> None:
-        self._accuracy = f"  accuracy {percent(event['val_accuracy'])}"
-        self._console.print(
-            f"epoch {event['epoch']}/{self._epochs}  training loss {number(event['train_loss'], '.3f')}  "
-            f"accuracy {percent(event['val_accuracy'])}  {event['images_per_sec']:,.0f} images/s"
-        )
-
-
-class SweepBar:
-    """A bar over all runs of a sweep."""
-
-    def __init__(self, screen: Screen) -> None:
-        self._console = screen.err
-        self._bar = _bar(screen.err)
-        self._task = self._bar.add_task("starting", total=None, figures="", left="")
-        self._said = 0
-
-    def __enter__(self) -> SweepBar:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def show(self, progress: SweepProgress) -> None:
-        """Take in how far the sweep is."""
-        failed = f"  {progress.failed} failed" if progress.failed else ""
-        self._bar.update(
-            self._task,
-            total=progress.total,
-            completed=progress.done + progress.fraction,
-            description=f"run {min(progress.done + 1, progress.total)}/{progress.total}",
-            figures=f"{progress.current or ''}{failed}",
-            left=_duration(progress.seconds_left),
-        )
-        self._bar.refresh()
-        if progress.done > self._said and not self._console.is_terminal:
-            self._said = progress.done
-            left = f", {_duration(progress.seconds_left)}" if progress.seconds_left else ""
-            self._console.print(f"{progress.done} of {progress.total} runs are over{failed}{left}")
-
-
-class _Left(ProgressColumn):
-    """The time left, as the task's field says it."""
-
-    def render(self, task: Task) -> Text:
-        return Text(task.fields["left"], "cyan")
-
-
-def _bar(console: Console) -> Progress:
-    """A bar that takes what room the words leave; redrawn only on request, since a timer would take the ranks' time."""
-    return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=None),
-        TextColumn("{task.fields[figures]}", markup=False),
-        _Left(),
-        console=console,
-        auto_refresh=False,
-        transient=True,
-        expand=True,
-        disable=not console.is_terminal,
-    )
-
-
 def run_summary(row: dict[str, Any]) -> Table:
     """The row that `store.frame` has for a finished run, for people."""
     ranks = f"{row['world_size']} ranks" if row["world_size"] > 1 else "1 rank"
@@ -192,6 +86,8 @@ def run_summary(row: dict[str, Any]) -> Table:
     table.add_column(overflow="fold")
     table.add_row("Run folder", Text(row["path"], "bold"))
     table.add_row("Model", f"{row['model']} on {ranks}, global batch {row['global_batch_size']:,}")
+    scaled = f" ({row['lr_rule']} rule for {ranks})" if row["peak_lr"] != row["lr"] else ""
+    table.add_row("Learning rate", f"{_lr(row)}{scaled}")
     table.add_row("Accuracy", f"{percent(row['val_accuracy'])} after {count(row['epochs'], 'epoch')}")
     table.add_row("Speed", f"{row['images_per_sec']:,.0f} images/s, {row['timing']}")
     table.add_row("Time", _seconds(row["seconds"]))
@@ -207,12 +103,12 @@ def sweep_table(frame: pd.DataFrame) -> Table:
     for heading in ("ranks", "batch", "lr", "images/s", "speedup", "efficiency", "accuracy", "runs"):
         wide = heading == "speedup"  # its interval may go to a second line
         table.add_column(heading, justify="right", no_wrap=not wide, min_width=11 if wide else None)
-    for (world_size, size, lr), runs in _finished(frame).groupby(["world_size", batch, "lr"]):
+    for (world_size, size, _), runs in _finished(frame).groupby(["world_size", batch, "lr"]):
         middle = runs.median(numeric_only=True)
         table.add_row(
             f"{world_size:g}{'*' if runs['speed_caveats'].any() else ''}",
             f"{size:,.0f}",
-            f"{lr:g}",
+            _lr(middle),
             number(middle["images_per_sec"], ",.0f"),
             _speedup(middle),
             percent(middle["efficiency"], digits=0),
@@ -235,6 +131,8 @@ def sweep_remarks(frame: pd.DataFrame) -> list[Text]:
         remarks.append("No interval of the speedup: that takes 3 repeats or more.")
     elif len(finished):
         remarks.append("No speedup: that takes runs on 1 rank to compare with.")
+    if (finished["peak_lr"] != finished["lr"]).any():
+        remarks.append("lr: for one rank → for all of them together.")
     remarks += [f"* {caveat(text)}" for text in sorted(set(finished["speed_caveats"])) if text]
     failures = [
         Text(f"{row['run']} {row['status']}: {(row['error'] or 'it did not say why').splitlines()[0]}", "red")
@@ -293,6 +191,11 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def _lr(row: Any) -> str:
+    """The learning rate for one rank, and the one in use where the rule makes another of it."""
+    return f"{row['lr']:g}" if row["peak_lr"] == row["lr"] else f"{row['lr']:g} → {row['peak_lr']:g}"
+
+
 def _speedup(row: pd.Series[Any]) -> str:
     low, high = row["speedup_low"], row["speedup_high"]
     interval = "" if low != low or low == high else f" ({low:.2f}-{high:.2f})"
@@ -300,14 +203,11 @@ def _speedup(row: pd.Series[Any]) -> str:
 
 
 def _seconds(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 60 else _clock(seconds)
+    return f"{seconds:.1f} s" if seconds < 60 else clock(seconds)
 
 
-def _duration(seconds: float | None) -> str:
-    return "" if seconds is None else f"{_clock(seconds)} left"
-
-
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """A duration as minutes and seconds, with hours where there are any."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

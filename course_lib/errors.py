@@ -14,7 +14,8 @@ CourseError                     anything below; `exit_code` is what the command 
     ├── HangError               a rank did not join a collective, or the run passed its time limit
     ├── RunStopped              somebody stopped the run
     ├── ReportError             a rank reported or returned something that cannot be recorded
-    ├── DiskFullError           what a rank recorded could not be written
+    ├── WriteError              what a rank recorded could not be written
+    │   └── DiskFullError       because no space is left
     ├── NonFiniteLossError      the loss became infinite or not a number
     └── OutOfSyncError          the ranks' weights are no longer the same
 """
@@ -100,8 +101,12 @@ class ReportError(RunError):
     """A rank reported or returned something that cannot be recorded."""
 
 
-class DiskFullError(RunError):
+class WriteError(RunError):
     """What a rank recorded could not be written."""
+
+
+class DiskFullError(WriteError):
+    """What a rank recorded could not be written, because no space is left."""
 
 
 class NonFiniteLossError(RunError):

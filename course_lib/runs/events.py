@@ -12,8 +12,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from course_lib.errors import DiskFullError, FolderError, ReportError
-from course_lib.runs.folder import RunFolder
+from course_lib.errors import FolderError, ReportError
+from course_lib.runs.folder import RunFolder, cannot_write
 
 PREFIX, SUFFIX = RunFolder("").events(0).name.split("0")  # what stands before and after the rank
 
@@ -22,7 +22,7 @@ class EventWriter:
     """Appends the events of one rank to its file, and makes the file if need be.
 
     Raises:
-        DiskFullError: the file cannot be made; names it.
+        WriteError: the file cannot be made; names it.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -31,7 +31,7 @@ class EventWriter:
         try:
             self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         except OSError as error:
-            raise self._cannot_write(error) from error
+            raise cannot_write(self.path, error) from error
 
     def write(self, event: dict[str, Any]) -> None:
         """Append one event.
@@ -42,7 +42,7 @@ class EventWriter:
 
         Raises:
             ReportError: a value is none of these; names its key.
-            DiskFullError: the line cannot be written; names the file.
+            WriteError: the line cannot be written; names the file.
         """
         line = _encode(event) + b"\n"
         rest = memoryview(b"\n" + line if self._torn else line)
@@ -51,18 +51,12 @@ class EventWriter:
                 rest = rest[os.write(self._file, rest) :]
                 self._torn = True
         except OSError as error:
-            raise self._cannot_write(error) from error
+            raise cannot_write(self.path, error) from error
         self._torn = False
 
     def close(self) -> None:
         """Close the file; what was written stays."""
         os.close(self._file)
-
-    def _cannot_write(self, error: OSError) -> DiskFullError:
-        return DiskFullError(
-            f"Cannot write to {self.path}: {error.strerror}. What was recorded before is kept. "
-            "Free some space, or choose another folder for the runs (--out)."
-        )
 
 
 class EventReader:

@@ -18,6 +18,7 @@ A file other than events and logs is written aside and moved into place, so it i
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -28,7 +29,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from course_lib.config import RunConfig
-from course_lib.errors import ConfigError, FolderError
+from course_lib.errors import ConfigError, DiskFullError, FolderError, WriteError
 
 FORMAT = 1
 
@@ -136,6 +137,24 @@ def create_run_folder(path: str | os.PathLike[str]) -> RunFolder:
             f"Cannot make the run folder {target}: {error.strerror}. Choose a folder that you can write to (--out)."
         ) from error
     return RunFolder(target.resolve())
+
+
+def cannot_write(path: Path, error: OSError) -> WriteError:
+    """The error of a rank that could not write `path`; says what to do."""
+    if is_disk_full(error):
+        return DiskFullError(
+            f"No space is left to write {path}. What was recorded before is kept. Free some space, or choose another "
+            "folder for the runs (--out)."
+        )
+    why = error.strerror or str(error)
+    return WriteError(
+        f"Cannot write {path}: {why}. What was recorded before is kept. Choose another folder for the runs (--out)."
+    )
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether no space is left on the disk, or in the user's share of it."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import queue
@@ -99,7 +100,8 @@ class ForkServer:
                 self._process.stdin.close()
             if not self.ready.is_set():  # it is still importing and has no ranks yet: do not wait for it
                 self._process.kill()
-        self._process.wait()
+        with contextlib.suppress(KeyboardInterrupt):  # at exit there is nothing left to interrupt
+            self._process.wait()
 
     def _ask(self, request: dict[str, Any]) -> None:
         assert self._process.stdin

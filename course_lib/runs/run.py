@@ -14,9 +14,9 @@ from typing import Any
 from filelock import FileLock
 
 from course_lib.config import RunConfig
-from course_lib.errors import CourseError, LaunchError, RankError, RunStopped
+from course_lib.errors import CourseError, FolderError, LaunchError, RankError, RunStopped, WriteError
 from course_lib.runs.events import EventReader
-from course_lib.runs.folder import RunFolder, read_json, write_json
+from course_lib.runs.folder import FAILED, FINISHED, RUNNING, STOPPED, RunFolder, read_json, write_json
 from course_lib.runs.launcher import ForkServer
 from course_lib.runs.verdict import GRACE_SECONDS, Ranks, time_limit_passed, verdict
 
@@ -76,7 +76,11 @@ class Run:
     @property
     def status(self) -> str:
         """How far it is: "running", "finished", "failed" or "stopped"."""
-        return self.folder.status() if self._over.is_set() else "running"
+        if not self._over.is_set():
+            return RUNNING
+        if self._error is None:
+            return FINISHED
+        return STOPPED if isinstance(self._error, RunStopped) else FAILED
 
     def wait(self, timeout: float | None = None) -> Any:
         """What rank 0 returned, once all ranks have.
@@ -103,8 +107,13 @@ class Run:
         self._over.wait()
 
     def events(self) -> list[dict[str, Any]]:
-        """What the ranks reported since the last call."""
-        return self._reader.read_new()
+        """What the ranks reported since the last call; nothing where the folder is gone, which `wait` tells."""
+        try:
+            return self._reader.read_new()
+        except FolderError:
+            if self.path.is_dir():
+                raise
+            return []
 
     def log(self, rank: int = 0) -> str:
         """What a rank printed so far."""
@@ -170,6 +179,8 @@ class Run:
         if self._time_limit is not None and seconds > self._time_limit:
             self._ask_where_they_are(ranks)
             return time_limit_passed(self.folder, ranks, self._time_limit)
+        if not self.path.is_dir():
+            return WriteError(f"{self._name} was removed while its run went on, so the run was stopped.")
         for rank in range(self.config.world_size):
             if _size(self.folder.log(rank)) > MAX_LOG_BYTES:
                 return RankError(

@@ -14,11 +14,13 @@ from course_lib.errors import FolderError
 from course_lib.runs.events import EventReader
 from course_lib.runs.folder import FAILED, FINISHED, STOPPED, RunFolder, read_json
 from course_lib.scaling.speedup import SPEEDUP_COLUMNS, with_speedup
+from course_lib.training.schedules import scaled_lr
 
 UNREADABLE = "unreadable"
 
 CONFIG_FIELDS = tuple(each.name for each in fields(RunConfig))
 CONFIG_NUMBERS = tuple(each.name for each in fields(RunConfig) if str(each.type).startswith(("int", "float")))
+DERIVED = ("world_size", "global_batch_size", "peak_lr")
 LABELS = ("sweep", "scaling", "repeat")
 MACHINE = ("hostname", "cpu", "cores", "devices", "backend", "torch")
 TIME_SPLIT = ("data", "forward", "backward", "optimizer")
@@ -34,11 +36,11 @@ RESULTS = (
     "steps",
 )
 FACTS = (
-    *("run", "path", "status", "error", *CONFIG_FIELDS, "world_size", "global_batch_size"),
+    *("run", "path", "status", "error", *CONFIG_FIELDS, *DERIVED),
     *(*LABELS, "timing", "speed_caveats"),
 )
 RUN_COLUMNS = (*FACTS, *RESULTS, *SPEEDUP_COLUMNS, *MACHINE)
-RUN_NUMBERS = (*CONFIG_NUMBERS, "world_size", "global_batch_size", "repeat", *RESULTS, "cores")
+RUN_NUMBERS = (*CONFIG_NUMBERS, *DERIVED, "repeat", *RESULTS, "cores")
 
 STEP_FACTS = ("run", "path", "status", "world_size", "timing", "speed_caveats")
 STEP_VALUES = (
@@ -75,7 +77,8 @@ def frame(folder: str | os.PathLike[str]) -> pd.DataFrame:
     A run whose files are damaged, or that another version wrote, has status "unreadable" and says
     why in `error`; what could be read of it is there. An attempt that failed has a row of its own,
     next to the one that followed it; only finished runs have results and count in the speedup (see
-    scaling/speedup.py). `seconds` is what the training function took, from its call to its return.
+    scaling/speedup.py). `seconds` is what the training function took, from its call to its return. `lr` is the rate for
+    one rank, `peak_lr` the highest in use: what the rule makes of it for the global batch.
 
     Raises:
         FolderError: the folder is not there.
@@ -153,8 +156,9 @@ def _row(found: _Found) -> dict[str, Any]:
 
 def _read_config(run: RunFolder, names: list[str]) -> dict[str, Any]:
     config, labels = run.read_config()
-    derived = {"world_size": config.world_size, "global_batch_size": config.global_batch_size}
-    return {**vars(config), **derived, **{name: labels.get(name) for name in LABELS}}
+    peak_lr = scaled_lr(config.lr, config.lr_rule, config.global_batch_size, config.batch_size)
+    derived = (config.world_size, config.global_batch_size, peak_lr)
+    return {**vars(config), **dict(zip(DERIVED, derived, strict=True)), **{name: labels.get(name) for name in LABELS}}
 
 
 def _read_environment(run: RunFolder, names: list[str]) -> dict[str, Any]:

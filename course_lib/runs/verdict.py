@@ -13,14 +13,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from course_lib import errors
-from course_lib.errors import CourseError, DiskFullError, FolderError, HangError, RankError
+from course_lib.errors import CourseError, DiskFullError, FolderError, HangError, RankError, WriteError
 from course_lib.runs.events import EventReader
-from course_lib.runs.exit_codes import EXIT_DISK_FULL
+from course_lib.runs.exit_codes import EXIT_CANNOT_WRITE, EXIT_DISK_FULL
 from course_lib.runs.folder import RunFolder, read_json
 
 LOG_LINES = 15
 # After the first rank failed, the others have this long to say how they did.
 GRACE_SECONDS = 1.0
+# What a rank says by its exit code alone.
+UNRECORDED: dict[int, tuple[type[WriteError], str]] = {
+    EXIT_DISK_FULL: (
+        DiskFullError,
+        "No space is left on the disk of {}, so the run was stopped. What was recorded before is kept. Free some "
+        "space, or choose another folder for the runs (--out).",
+    ),
+    EXIT_CANNOT_WRITE: (
+        WriteError,
+        "Nothing can be written in {} any more, so the run was stopped. What was recorded before is kept. See whether "
+        "the folder is still there and may be written to, or choose another one for the runs (--out).",
+    ),
+}
 
 
 @dataclass
@@ -115,20 +128,14 @@ def _failure(folder: RunFolder, rank: int, code: int, when: float, others_are_ab
     try:
         error = read_json(folder.error(rank))
     except FolderError:
-        if code == EXIT_DISK_FULL:
-            return Failure(rank, DiskFullError.__name__, _disk_full(folder), "", when)
+        if code in UNRECORDED:
+            kind, message = UNRECORDED[code]
+            return Failure(rank, kind.__name__, message.format(folder.path), "", when)
         # NCCL's watchdog aborts a rank that waited for too long, and gloo one whose peer sent another size.
         waited = code == -signal.SIGABRT and others_are_absent
         return Failure(rank, "", _died(folder, rank, code), "", when, from_peer=waited, timed_out=waited)
     return Failure(
         rank, error["type"], error["message"], error["traceback"], error["time"], error["from_peer"], error["timed_out"]
-    )
-
-
-def _disk_full(folder: RunFolder) -> str:
-    return (
-        f"No space is left on the disk of {folder.path}, so the run was stopped. What was recorded before is kept. "
-        "Free some space, or choose another folder for the runs (--out)."
     )
 
 
@@ -157,10 +164,15 @@ def _blame(folder: RunFolder, culprit: Failure, world_size: int) -> CourseError:
         return RankError(f"{who} died{at}{others}. It {culprit.message}", culprit.rank)
     advice = " To debug it here, run with num_gpus=1." if world_size > 1 else ""
     return RankError(
-        f"{who} failed{at}{others}: {culprit.kind}: {culprit.message}.{advice} Its traceback follows.",
+        f"{who} failed{at}{others}: {_said(culprit)}.{advice} Its traceback follows.",
         culprit.rank,
         culprit.traceback,
     )
+
+
+def _said(culprit: Failure) -> str:
+    """The kind of its error and, where it has one, the message."""
+    return f"{culprit.kind}: {culprit.message}".rstrip(":. \n")
 
 
 def _last_step(folder: RunFolder, rank: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import faulthandler
 import os
 import platform
@@ -13,6 +12,7 @@ import time
 import traceback
 from datetime import timedelta
 from importlib.metadata import version
+from io import BytesIO
 from typing import Any
 
 import torch
@@ -20,12 +20,12 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
 from course_lib import __version__
-from course_lib.errors import CourseError, DiskFullError
+from course_lib.errors import CourseError
 from course_lib.runs import devices
 from course_lib.runs.devices import Place
 from course_lib.runs.events import EventWriter, plain
-from course_lib.runs.exit_codes import EXIT_DISK_FULL, EXIT_FAILED, EXIT_FINISHED
-from course_lib.runs.folder import FORMAT, RunFolder, write_json
+from course_lib.runs.exit_codes import EXIT_CANNOT_WRITE, EXIT_DISK_FULL, EXIT_FAILED, EXIT_FINISHED
+from course_lib.runs.folder import FORMAT, RunFolder, cannot_write, is_disk_full, write_bytes, write_json
 from course_lib.runs.functions import load_function
 
 # On a GPU, reading a value waits for all that was queued before it: read many at once.
@@ -63,7 +63,7 @@ class Worker:
         """Record an event: numbers, strings, lists of them, or tensors of one element.
 
         Raises:
-            DiskFullError: the event could not be written.
+            WriteError: the event could not be written.
         """
         self._unread.append({"kind": kind, "rank": self.rank, "time": time.time(), **values})
         wait = self.device.type == "cuda" and kind == "step"
@@ -81,17 +81,16 @@ class Worker:
         """Write a checkpoint in place of the last one, whole or not at all; only rank 0 writes.
 
         Raises:
-            DiskFullError: it could not be written; the last one is still there.
+            WriteError: it could not be written; the last one is still there.
         """
         if self.rank != 0:
             return
-        aside = self._folder.checkpoint.with_suffix(".aside")
+        content = BytesIO()
+        torch.save(state, content)  # given a file, torch would not say why it cannot be written
         try:
-            torch.save(state, aside)
-        except (OSError, RuntimeError) as error:  # torch's own writer raises RuntimeError
-            aside.unlink(missing_ok=True)
-            raise DiskFullError(f"Cannot write the checkpoint {self._folder.checkpoint}: {error}") from error
-        os.replace(aside, self._folder.checkpoint)
+            write_bytes(self._folder.checkpoint, content.getvalue())
+        except OSError as error:
+            raise cannot_write(self._folder.checkpoint, error) from error
 
     def load_checkpoint(self) -> dict[str, Any] | None:
         """The checkpoint of the run that this one goes on from; None where it starts anew."""
@@ -101,12 +100,16 @@ class Worker:
         state: dict[str, Any] = torch.load(path, map_location=self.device, weights_only=True)
         return state
 
+    def close(self) -> None:
+        """Close the file of events; what was reported stays."""
+        self._events.close()
+
 
 def run_rank(path: str, place: Place, resume_from: str | None = None) -> int:
     """Run the training function of the run in `path` as one of its ranks, and record how it ends.
 
     Returns:
-        EXIT_FINISHED, EXIT_FAILED or EXIT_DISK_FULL.
+        One of the exit codes in exit_codes.py.
     """
     folder = RunFolder(path)
     torch.set_num_threads(place.threads)
@@ -127,6 +130,9 @@ def run_rank(path: str, place: Place, resume_from: str | None = None) -> int:
             with contextlib.suppress(Exception):  # after an error on the GPU nothing can be read from it
                 worker.flush()
         return _record_error(folder, place.rank, error)
+    finally:
+        if worker is not None:
+            worker.close()
     return EXIT_FINISHED
 
 
@@ -168,7 +174,7 @@ def _record_error(folder: RunFolder, rank: int, error: BaseException) -> int:
     """Write how this rank failed.
 
     Returns:
-        EXIT_FAILED; EXIT_DISK_FULL where there is no room left to say more.
+        EXIT_FAILED, or which way that could not be written.
     """
     content = {
         "type": type(error).__name__,
@@ -180,10 +186,9 @@ def _record_error(folder: RunFolder, rank: int, error: BaseException) -> int:
     }
     try:
         write_json(folder.error(rank), content)
-    except OSError:
-        return EXIT_DISK_FULL
-    full = isinstance(error, DiskFullError) or (isinstance(error, OSError) and error.errno == errno.ENOSPC)
-    return EXIT_DISK_FULL if full else EXIT_FAILED
+    except OSError as unwritten:
+        return EXIT_DISK_FULL if is_disk_full(unwritten) else EXIT_CANNOT_WRITE
+    return EXIT_FAILED
 
 
 def _message(error: BaseException) -> str:

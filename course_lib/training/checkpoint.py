@@ -10,12 +10,13 @@ from torch import Tensor
 from course_lib.errors import ConfigError
 
 
-def capture(epochs_done: int, step: int, parts: dict[str, Any], device: torch.device) -> dict[str, Any]:
+def capture(epochs_done: int, step: int, seconds: float, parts: dict[str, Any], device: torch.device) -> dict[str, Any]:
     """The state of a run after an epoch.
 
     Args:
         epochs_done: whole epochs so far.
         step: steps of the optimizer so far.
+        seconds: spent on them.
         parts: by name, all that has a `state_dict`: model, optimizer, schedule, scaler.
         device: where it trains; its random stream is captured with the CPU's.
 
@@ -23,16 +24,16 @@ def capture(epochs_done: int, step: int, parts: dict[str, Any], device: torch.de
         The state; "random" holds one entry a rank, here this one's alone.
     """
     states = {name: part.state_dict() for name, part in parts.items()}
-    return {"epochs_done": epochs_done, "step": step, "random": [_random_state(device)], **states}
+    return {"epochs_done": epochs_done, "step": step, "seconds": seconds, "random": [_random_state(device)], **states}
 
 
 def restore(
     state: dict[str, Any], parts: dict[str, Any], rank: int, device: torch.device, epochs: int
-) -> tuple[int, int]:
+) -> tuple[int, int, float]:
     """Put a captured state back into its parts, and this rank's random streams with it.
 
     Returns:
-        Whole epochs and steps so far.
+        Whole epochs, steps and seconds so far.
 
     Raises:
         ConfigError: all of the `epochs` are done.
@@ -45,7 +46,7 @@ def restore(
     torch.set_rng_state(streams["cpu"].cpu())
     if "cuda" in streams and device.type == "cuda":
         torch.cuda.set_rng_state(streams["cuda"].cpu(), device)
-    return state["epochs_done"], state["step"]
+    return state["epochs_done"], state["step"], state["seconds"]
 
 
 def _random_state(device: torch.device) -> dict[str, Tensor]:

@@ -75,12 +75,12 @@ def train(config: RunConfig, worker: Worker) -> dict[str, Any]:
     scaler = make_scaler(config, device)
 
     parts = {"network": network, "optimizer": optimizer, "schedule": schedule, "scaler": scaler}
-    first_epoch, step_count = 0, 0
+    first_epoch, step_count, seconds = 0, 0, 0.0
     checkpoint = worker.load_checkpoint()
     if checkpoint is not None:
-        first_epoch, step_count = restore(checkpoint, parts, worker.rank, device, config.epochs)
+        first_epoch, step_count, seconds = restore(checkpoint, parts, worker.rank, device, config.epochs)
 
-    watch = Stopwatch(device)
+    watch = Stopwatch(device, seconds)
     for epoch in range(first_epoch, config.epochs):
         sampler.set_epoch(epoch)
         network.train()
@@ -142,7 +142,7 @@ def train(config: RunConfig, worker: Worker) -> dict[str, Any]:
         if rank == 0:
             worker.report("epoch", epoch=epoch + 1, **metrics, **speed)
         if config.checkpoint:
-            state = capture(epoch + 1, step_count, parts, device)
+            state = capture(epoch + 1, step_count, speed["seconds"], parts, device)
             # DDP step 6: only rank 0 writes, so it collects every rank's random stream.
             streams = [None] * world_size
             dist.all_gather_object(streams, state["random"][0])

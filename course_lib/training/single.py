@@ -47,12 +47,12 @@ def train(config: RunConfig, worker: Worker) -> dict[str, Any]:
     scaler = make_scaler(config, device)
 
     parts = {"network": network, "optimizer": optimizer, "schedule": schedule, "scaler": scaler}
-    first_epoch, step_count = 0, 0
+    first_epoch, step_count, seconds = 0, 0, 0.0
     checkpoint = worker.load_checkpoint()
     if checkpoint is not None:
-        first_epoch, step_count = restore(checkpoint, parts, worker.rank, device, config.epochs)
+        first_epoch, step_count, seconds = restore(checkpoint, parts, worker.rank, device, config.epochs)
 
-    watch = Stopwatch(device)
+    watch = Stopwatch(device, seconds)
     for epoch in range(first_epoch, config.epochs):
         sampler.set_epoch(epoch)
         network.train()
@@ -99,7 +99,7 @@ def train(config: RunConfig, worker: Worker) -> dict[str, Any]:
         speed = {"images_per_sec": len(train_set) / train_seconds, "seconds": watch.seconds()}
         worker.report("epoch", epoch=epoch + 1, **metrics, **speed)
         if config.checkpoint:
-            state = capture(epoch + 1, step_count, parts, device)
+            state = capture(epoch + 1, step_count, speed["seconds"], parts, device)
             worker.save_checkpoint(state)
 
     return {

@@ -20,11 +20,15 @@ class Stopwatch:
 
     On a GPU the work is only queued when a line of Python is done, so the phases are measured by CUDA
     events, which the GPU reaches in its own time; reading them waits until it has.
+
+    Args:
+        device: where it trains.
+        seconds_before: how long the run had trained before it was stopped and resumed.
     """
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, seconds_before: float = 0.0) -> None:
         self._on_gpu = device.type == "cuda"
-        self._began = time.perf_counter()
+        self._began = time.perf_counter() - seconds_before
         self._steps: list[StepTimes] = []
 
     def start(self) -> None:
@@ -54,7 +58,7 @@ class Stopwatch:
         return {"start": step.start, "samples": samples, **readings}
 
     def seconds(self) -> float:
-        """Since the training began, with all that was queued on the GPU done."""
+        """Since the training began, with all that was queued on the GPU done; pauses do not count."""
         if self._on_gpu:
             torch.cuda.synchronize()
         return time.perf_counter() - self._began

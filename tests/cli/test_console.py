@@ -9,8 +9,9 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from course_lib.config import MEASURED_ON_GPUS, RunConfig
-from course_lib.console import RunProgress, Screen, SweepBar, sweep_remarks, sweep_table
+from course_lib.console import Screen, sweep_remarks, sweep_table
 from course_lib.errors import ConfigError, RankError
+from course_lib.progress import RunProgress, SweepBar
 from course_lib.runs.sweep import Progress
 
 
@@ -69,15 +70,31 @@ def test_a_sweep_shows_the_run_and_the_time_left():
 
 @pytest.mark.parametrize("width", [70, 80])
 def test_the_table_of_a_sweep_keeps_its_figures_whole(width):
-    run = {"status": "finished", "scaling": "weak", "world_size": 2, "batch_size": 128, "lr": 0.05, "run": "a"}
-    run |= {"timing": MEASURED_ON_GPUS, "speed_caveats": "", "error": None, "val_accuracy": 0.5, "efficiency": 0.9}
+    run = {"status": "finished", "scaling": "weak", "world_size": 2, "batch_size": 128, "lr": 0.05, "peak_lr": 0.1}
+    run |= {
+        "run": "a",
+        "timing": MEASURED_ON_GPUS,
+        "speed_caveats": "",
+        "error": None,
+        "val_accuracy": 0.5,
+        "efficiency": 0.9,
+    }
     speed = {"speedup": 1.9, "speedup_low": 1.8, "speedup_high": 2.1}
     rates = [{"images_per_sec": rate, **run, **speed} for rate in (123456.0, 234567.0, 345678.0)]
     frame = pd.DataFrame([*rates, {**run, "run": "b", "status": "failed", "error": "It broke.\nThere."}])
     screen = screen_of(width, color_system=None)
     screen.err.print(sweep_table(frame), *sweep_remarks(frame), sep="\n")
     text = shown(screen)
-    for figure in ("234,567", "1.90", "(1.80-2.10)", "90 %", "50.00 %", "90 % interval", "measured on GPUs"):
+    for figure in (
+        "234,567",
+        "0.05 → 0.1",
+        "1.90",
+        "(1.80-2.10)",
+        "90 %",
+        "50.00 %",
+        "90 % interval",
+        "measured on GPUs",
+    ):
         assert figure in text
     assert "b failed: It broke." in text
     assert "There" not in text

@@ -1,12 +1,14 @@
 """`ddp-course train`: what it prints, how it is stopped, and how it goes on."""
 
 import signal
+import time
 from pathlib import Path
 
 import pytest
 from commands import QUICK
 from processes import eventually
 
+from course_lib.cli import signals_wait
 from course_lib.config import MEASURED_ON_CPU_RANKS
 from course_lib.runs import store
 from course_lib.runs.folder import RunFolder
@@ -86,6 +88,40 @@ def test_sigterm_stops_the_run_and_keeps_what_was_recorded(cli, program):
     ended = cli("train", "--resume-from", "run", "--epochs", 501)
     assert ended.code == 2
     assert "epochs (500 then, 501 now)" in ended.paragraph()
+
+
+@pytest.mark.parametrize("command", ["train", "report", "doctor"])
+@pytest.mark.slow
+def test_sigterm_at_any_moment_is_told_in_a_word(cli, program, command):
+    """While Python starts, while torch is loaded, during the run, at exit."""
+    cli("train", *QUICK, "--device", "cpu", "--out", "run")
+    arguments = {"train": QUICK, "report": ("run",), "doctor": ()}[command]
+    whole = program(command, *arguments)
+    began = time.monotonic()
+    whole.end()
+    took = time.monotonic() - began
+    for part in range(1, 13):
+        running = program(command, *arguments)
+        time.sleep(part / 12 * took)
+        running.send(signal.SIGTERM)
+        ended = running.end()
+        assert ended.code in (0, 143, -signal.SIGTERM)
+        assert "Traceback" not in ended.err
+        assert ended.code != 143 or "topped" in ended.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_torch_is_loaded_comes_right_after(number):
+    came = []
+    before = signal.signal(number, lambda *_: came.append("handled"))
+    try:
+        with signals_wait():
+            signal.raise_signal(number)
+            signal.raise_signal(number)
+            came.append("loaded")
+        assert came == ["loaded", "handled"]
+    finally:
+        signal.signal(number, before)
 
 
 def test_ctrl_c_stops_the_run_and_it_goes_on_with_its_own_settings(cli, program):

@@ -72,6 +72,10 @@ def raises_something_huge(config, worker):
     raise ValueError("x" * 5_000_000)
 
 
+def raises_without_a_message(config, worker):
+    raise ValueError
+
+
 def rank_one_is_killed(config, worker):
     join(config, worker)
     worker.report("step", step=1, loss=0.5)

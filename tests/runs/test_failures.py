@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,10 +32,11 @@ from course_lib.errors import (
     RankError,
     ReportError,
     RunStopped,
+    WriteError,
 )
 from course_lib.runs import store
 from course_lib.runs.events import EventReader
-from course_lib.runs.folder import RunFolder
+from course_lib.runs.folder import RunFolder, cannot_write
 from course_lib.runs.launch import launch
 from course_lib.runs.launcher import fork_server
 from course_lib.training import ddp, single
@@ -157,6 +160,32 @@ def test_an_exception_that_cannot_be_shown_is_still_told(quick, train):
     assert "student.py" in error.traceback
     assert len(str(error)) < 100_000
     assert run.folder.error(0).exists()
+
+
+def test_an_exception_without_a_message_is_told_by_its_kind(quick):
+    error, _ = fails(RankError, student.raises_without_a_message, quick)
+    assert "Rank 0 of 1 failed: ValueError. Its traceback follows." in str(error)
+
+
+def test_a_run_whose_folder_is_removed_ends(quick):
+    run = launch(student.never_returns, quick.with_(num_gpus=2))
+    seen = []
+    assert eventually(lambda: seen.extend(run.events()) or len(seen) == 2, 60)
+    shutil.rmtree(run.path)
+    with pytest.raises(WriteError, match="was removed while its run went on"):
+        run.wait(SECONDS)
+    assert run.status == "failed"
+    assert run.events() == []
+
+
+@pytest.mark.parametrize("number", [number for number in errno.errorcode if number])
+def test_only_a_full_disk_asks_for_space(number):
+    error = cannot_write(Path("a/run/checkpoint.pt"), OSError(number, os.strerror(number)))
+    full = number in (errno.ENOSPC, errno.EDQUOT)
+    assert isinstance(error, DiskFullError) == full
+    assert ("Free some space" in str(error)) == full
+    assert "a/run/checkpoint.pt" in str(error)
+    assert full or os.strerror(number) in str(error)
 
 
 def test_stop_before_the_first_step_and_twice(quick):

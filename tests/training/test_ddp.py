@@ -116,6 +116,8 @@ def test_resuming_equals_not_stopping_bit_for_bit(train, world_size, model):
     first = store.epochs(resumed.path).epoch.min()
     assert first > 1
     assert store.epochs(resumed.path).epoch.tolist() == list(range(first, 7))
+    before = store.epochs(cut.path).query("epoch < @first")
+    assert store.epochs(resumed.path).seconds[0] > before.seconds.iloc[-1]  # the clock goes on
     again = launch(train, config, resume_from=whole.path)
     with pytest.raises(ConfigError, match="nothing is left to train"):
         again.wait(60)
