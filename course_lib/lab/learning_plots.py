@@ -1,21 +1,14 @@
-"""Plots of what was learned: accuracy, loss, and the learning rate against the batch size."""
+"""Plots of what was learned: accuracy and loss, a line for each run."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from course_lib.config import SIMULATED
-from course_lib.lab.series import Series, caveat_notes, how_timed, identity, in_words, number, split, usable
+from course_lib.lab.series import Series, caveat_notes, how_timed, identity, number, split, usable
 from course_lib.lab.style import (
-    NORMAL,
-    PALETTE,
-    SMALL,
     TIMING_UNKNOWN,
     finish,
     hollow_entry,
@@ -26,14 +19,18 @@ from course_lib.lab.style import (
     whole_numbers,
 )
 
-SETTINGS_OF_A_RUN = ("model", "world_size", "global_batch_size", "lr")  # `lr` of a step is another
+# What changes what a run learns, but for the seed: runs alike in these are repeats.
+SETTINGS_OF_A_RUN = (
+    *("model", "world_size", "global_batch_size", "peak_lr", "optimizer", "schedule", "warmup_epochs", "epochs"),
+    *("weight_decay", "clip_norm", "precision", "sync_batchnorm", "data", "train_samples"),
+)
 SMOOTH_FROM, SMOOTH_OVER = 200, 25  # steps
 CROWDED = 12  # lines from which on they are drawn thin
 IN_WORDS = 12  # lines that the text of a figure speaks of
 
 
 def accuracy_against_epoch(epochs: pd.DataFrame) -> Figure:
-    """Validation accuracy against the epoch, one line a run; `epochs` as `store.epochs` gives it."""
+    """Validation accuracy against the epoch, one line a run, one colour a setting; `epochs` is `store.epochs`'."""
     rows = usable(epochs, ["run", "epoch", "val_accuracy"])
     figure, (axes,) = new_figure()
     label_axes(axes, "Epoch", "Validation accuracy (%)")
@@ -43,11 +40,11 @@ def accuracy_against_epoch(epochs: pd.DataFrame) -> Figure:
     series, notes = split(rows, SETTINGS_OF_A_RUN, apart=[identity(rows)])
     facts = _draw_accuracy(axes, series, "epoch")
     legend_beside(axes)
-    return finish(figure, title, notes, facts)
+    return finish(figure, title, [*notes, *_coinciding(series, "val_accuracy")], facts)
 
 
 def accuracy_against_seconds(epochs: pd.DataFrame) -> Figure:
-    """Validation accuracy against the seconds of training, one line a run; `epochs` as `store.epochs` gives it."""
+    """The same against the seconds of training."""
     rows = usable(epochs, ["run", "seconds", "val_accuracy"])
     figure, (axes,) = new_figure()
     label_axes(axes, "Training time (seconds)", "Validation accuracy (%)")
@@ -62,72 +59,52 @@ def accuracy_against_seconds(epochs: pd.DataFrame) -> Figure:
 
 
 def loss_against_step(steps: pd.DataFrame) -> Figure:
-    """Training loss against the step of the optimizer, the mean over ranks; `steps` as `store.steps` gives it."""
+    """Training loss against the step of the optimizer, the mean over ranks; `steps` as `store.steps` gives it.
+
+    Where each row has all `SETTINGS_OF_A_RUN`, repeats share a colour; otherwise runs go by their names.
+    """
     rows = usable(steps, ["run", "step", "loss"])
     figure, (axes,) = new_figure()
     title = "Training loss against step"
     label_axes(axes, "Step of the optimizer", "Training loss (cross-entropy)")
     if rows.empty:
         return _nothing(figure, axes, title, "No step has been recorded yet. Launch a run, and draw this again.")
-    series, notes = split(rows, _names(rows, ("world_size",)), apart=[identity(rows)])
+    names = SETTINGS_OF_A_RUN if {*SETTINGS_OF_A_RUN} <= {*rows} else ("world_size", "run")
+    series, notes = split(rows, names, apart=[identity(rows)])
     facts, more = _draw_loss(axes, series)
     legend_beside(axes)
-    return finish(figure, title, [*notes, *more], facts)
+    return finish(figure, title, [*notes, *more, *_coinciding(series, "loss")], facts)
 
 
-def progress(steps: pd.DataFrame, epochs: pd.DataFrame) -> Figure:
-    """Loss per step beside accuracy per epoch, for runs that go on.
+def progress(steps: pd.DataFrame, epochs: pd.DataFrame, total_epochs: int) -> Figure:
+    """Loss per step beside accuracy per epoch, for runs that go on and take up to `total_epochs`.
 
-    Columns: `run`, `path`, `timing` and those of `SETTINGS_OF_A_RUN` in both frames, the settings being the
-    config's; `step` and `loss` in one, `epoch` and `val_accuracy` in the other.
+    Where that is one epoch, accuracy would be a single point, and the loss stands alone.
+
+    Columns: `run`, `path`, `timing` and those of `SETTINGS_OF_A_RUN` in both frames; `step` and `loss` in one, `epoch`
+    and `val_accuracy` in the other.
     """
     steps, epochs = usable(steps, ["run", "step", "loss"]), usable(epochs, ["run", "epoch", "val_accuracy"])
     both = pd.concat([steps, epochs])  # so that a run has one colour
     # Not laid out anew for each drawing: axes that move are hard to watch.
-    figure, (left, right) = new_figure(columns=2, width=9.0, height=3.2, by_hand=True)
+    figure, (left, *right) = new_figure(columns=min(2, total_epochs), width=9.0, height=3.2, by_hand=True)
     several = both["run"].nunique() > 1
     figure.subplots_adjust(left=0.065, right=0.75 if several else 0.985, bottom=0.22, top=0.88, wspace=0.22)
     label_axes(left, "Step of the optimizer", "Training loss")
-    label_axes(right, "Epoch", "Validation accuracy (%)")
-    series = split(both, _names(both, SETTINGS_OF_A_RUN), apart=[identity(both)])[0]
+    series = split(both, _names(both), apart=[identity(both)])[0]
     facts, notes = _draw_loss(left, series)
-    facts += _draw_accuracy(right, series, "epoch")
     if steps.empty:
         nothing_to_draw(left, "no step has been recorded yet")
-    if epochs.empty:
-        nothing_to_draw(right, "no epoch has ended yet")
+    for axes in right:
+        label_axes(axes, "Epoch", "Validation accuracy (%)")
+        facts += _draw_accuracy(axes, series, "epoch")
+        axes.set_xlim(0.5, total_epochs + 0.5)
+        if epochs.empty:
+            nothing_to_draw(axes, "no epoch has ended yet")
     if several:
-        legend_beside(right, of=right if steps.empty else left)
-    return finish(figure, "Loss and accuracy", notes, facts or ["Nothing has been recorded yet"])
-
-
-def heat_map(frame: pd.DataFrame) -> Figure:
-    """Final validation accuracy for each learning rate and global batch size.
-
-    `frame` has one row a run, as `store.frame` gives it. A cell is the median over its runs; where
-    all of them failed it says so, since this is how a learning rate that is too high shows.
-    """
-    keys = ["lr", "global_batch_size"]
-    rows = usable(frame, [*keys, "val_accuracy"])
-    figure, (axes,) = new_figure()
-    axes.grid(False)
-    axes.set_facecolor("#EEEEEE")
-    label_axes(axes, "Global batch size (images a step)", f"Learning rate{_rule(frame)}")
-    title = "Validation accuracy for each learning rate and batch size"
-    if rows.empty:
-        return _nothing(figure, axes, title, "No run has finished yet. Sweep over lr and batch_size first.")
-    cells = (100 * rows["val_accuracy"].astype(float)).groupby([rows[key] for key in keys]).median().unstack()
-    failed = frame[frame["status"] == "failed"] if "status" in frame else frame.head(0)
-    failures = failed.dropna(subset=keys).groupby(keys).size().unstack()
-    cells = cells.reindex(index=cells.index.union(failures.index), columns=cells.columns.union(failures.columns))
-    image = axes.imshow(cells.to_numpy(float), cmap="cividis", aspect="auto", origin="lower")
-    bar = figure.colorbar(image, ax=axes, pad=0.02)
-    bar.set_label("Validation accuracy (%)", fontsize=NORMAL)
-    bar.ax.tick_params(labelsize=SMALL)
-    axes.set_xticks(range(cells.shape[1]), [number(batch) for batch in cells.columns])
-    axes.set_yticks(range(cells.shape[0]), [number(lr) for lr in cells.index])
-    facts = _write_cells(axes, cells, failures.reindex_like(cells).fillna(0) > 0)
-    return finish(figure, title, _cell_notes(rows, keys), facts)
+        legend_beside([left, *right][-1], of=right[0] if right and steps.empty else left)
+    title = "Loss and accuracy" if right else "Loss"
+    return finish(figure, title, notes, facts or ["Nothing has been recorded yet"])
 
 
 def _draw_accuracy(axes: Axes, series: list[Series], x: str) -> list[str]:
@@ -209,10 +186,16 @@ def _cut_off(axes: Axes, loss: pd.Series[float]) -> list[str]:
     return [f"Cut off: the loss rose to {highest:.3g}."]
 
 
-def _names(rows: pd.DataFrame, settings: Sequence[str]) -> list[str]:
-    """What to call the lines of runs: their settings, and their names where these do not tell them apart."""
+def _coinciding(series: list[Series], column: str) -> list[str]:
+    """The note that fewer lines are seen than there are runs."""
+    lines = [(each.label, *each.rows[column].sort_values()) for each in series]
+    return ["Some repeats coincide: the same seed gave the same result."] if len(set(lines)) < len(lines) else []
+
+
+def _names(rows: pd.DataFrame) -> list[str]:
+    """What to call the lines of a live view: their settings, and their names where these do not tell them apart."""
     runs = rows.drop_duplicates(identity(rows))
-    settings = [name for name in settings if name in runs]
+    settings = [name for name in SETTINGS_OF_A_RUN if name in runs]
     told_apart = len(runs[settings].drop_duplicates()) == len(runs) if settings else False
     return settings if told_apart else [*settings, "run"]
 
@@ -224,53 +207,6 @@ def _in_words(facts: dict[str, list[str]]) -> list[str]:
         for label, said in facts.items()
     ]
     return words if len(words) <= IN_WORDS else [*words[:IN_WORDS], f"And {len(words) - IN_WORDS} more"]
-
-
-def _rule(frame: pd.DataFrame) -> str:
-    rules = sorted(set(frame["lr_rule"].dropna()) - {"none"}) if "lr_rule" in frame else []
-    return f" (before the {' or '.join(rules)} rule)" if rules else ""
-
-
-def _write_cells(axes: Axes, cells: pd.DataFrame, failed: pd.DataFrame) -> list[str]:
-    """Write each cell's accuracy into it and frame the best; returns them in words."""
-    values = cells.to_numpy(float)
-    low, high = np.nanmin(values), np.nanmax(values)
-    facts = []
-    for row, lr in enumerate(cells.index):
-        words = []
-        for column, batch in enumerate(cells.columns):
-            value = values[row, column]
-            text = f"{value:.1f}" if value == value else "failed" if failed.iloc[row, column] else "–"
-            on_dark = value == value and value - low < 0.55 * max(high - low, 1e-9)
-            color = "white" if on_dark else "black"
-            weight = "bold" if value == high else "normal"
-            axes.text(column, row, text, ha="center", va="center", fontsize=NORMAL, color=color, fontweight=weight)
-            if value == high:
-                axes.add_patch(
-                    Rectangle((column - 0.47, row - 0.47), 0.94, 0.94, fill=False, color=PALETTE[1], linewidth=2.5)
-                )
-            words.append(f"{text} at batch {number(batch)}")
-        facts.append(f"Learning rate {number(lr)}: {', '.join(words)}")
-    return facts
-
-
-def _cell_notes(rows: pd.DataFrame, keys: list[str]) -> list[str]:
-    """What the reader of a heat map must know: what else differs within it."""
-    runs = rows.groupby(keys).size()
-    notes = ["Framed: the best."] if len(runs) > 1 else ["Sweep over more of lr and batch_size to compare."]
-    if runs.max() > 1:
-        notes[0] += f" A cell is the median over its runs, {_range(int(runs.min()), int(runs.max()))} each."
-    differing = [name for name in ("model", "world_size", "optimizer", "lr_rule", "epochs") if name in rows]
-    differing = [in_words(name) for name in differing if rows[name].nunique() > 1]
-    if differing:
-        notes.append(f"The runs also differ in: {', '.join(differing)}.")
-    if rows["timing"].nunique() > 1:
-        notes.append(f"The runs were{how_timed(rows).replace(',', '', 1)}.")
-    return notes
-
-
-def _range(low: int, high: int) -> str:
-    return str(low) if low == high else f"{low} to {high}"
 
 
 def _nothing(figure: Figure, axes: Axes, title: str, text: str) -> Figure:

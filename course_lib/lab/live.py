@@ -45,6 +45,7 @@ class LiveRun:
         self._steps: dict[str, list[float | None]] = {"step": [], "loss": []}
         self._epochs: list[dict[str, Any]] = []
         self._timing: str | None = None
+        self._caveats = self._read_caveats()
         self.title = f"{name}: {_describe(run.config)}" if name else _describe(run.config)
         self.status = RUNNING
         self.error = ""
@@ -60,6 +61,7 @@ class LiveRun:
         changed = bool(events) or status != self.status
         if status != RUNNING and self.status == RUNNING:
             self.error = self._why_it_ended()
+            self._caveats = self._read_caveats()  # another run may have begun meanwhile
         self.status = status
         return changed
 
@@ -77,6 +79,12 @@ class LiveRun:
             return read_json(self._run.folder.environment).get("timing")
         except FolderError:  # not written yet
             return None
+
+    def _read_caveats(self) -> str:
+        try:
+            return "; ".join(map(str, read_json(self._run.folder.caveats)["speed_caveats"]))
+        except FolderError:  # a measurement of speed
+            return ""
 
     def _why_it_ended(self) -> str:
         try:
@@ -97,20 +105,20 @@ class LiveRun:
     def _with_facts(self, table: pd.DataFrame) -> pd.DataFrame:
         config = self._run.config
         return table.assign(
+            **vars(config),
             run=self._run.path.name,
             path=str(self._run.path),
-            model=config.model,
             world_size=config.world_size,
             global_batch_size=config.global_batch_size,
-            lr=config.lr,
             timing=self._timing,
         )
 
     def progress_html(self) -> str:
-        """Heading, progress bar and status line."""
+        """Heading, progress bar, status line, and what keeps the run from being a measurement of speed."""
         percent = 100 if self.status == FINISHED else self._pace.percent()
         status = self._pace.in_words() if self.status == RUNNING else self._ending()
-        return PROGRESS.render(title=self.title, percent=percent, status=status, color=COLORS[self.status])
+        color = COLORS[self.status]
+        return PROGRESS.render(title=self.title, percent=percent, status=status, color=color, caveats=self._caveats)
 
     def _ending(self) -> str:
         text = f"{self.status} after {self._pace.seconds():.1f} s"

@@ -6,7 +6,7 @@ from jinja2 import Environment, StrictUndefined
 
 _ENVIRONMENT = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
 
-# One run's heading, progress bar and status line.
+# One run's heading, progress bar, status line and, where there are any, its caveats.
 PROGRESS = _ENVIRONMENT.from_string("""\
 <div style="margin:6px 0 2px;line-height:1.4"><strong>{{ title }}</strong></div>
 <div role="progressbar" aria-label="Progress of {{ title }}"
@@ -15,6 +15,9 @@ PROGRESS = _ENVIRONMENT.from_string("""\
 <div style="height:100%;width:{{ percent }}%;background:{{ color }}"></div></div>
 <div role="status" style="margin:2px 0;line-height:1.4;white-space:nowrap;overflow:hidden;text-overflow:ellipsis">
 {{- status }}</div>
+{% if caveats %}
+<div style="margin:2px 0;line-height:1.4;font-size:90%">Not a speed measurement: {{ caveats }}</div>
+{% endif %}
 """)
 
 # The epochs of one run so far, and why it failed.
@@ -71,13 +74,17 @@ table { border-collapse: collapse; font-size: 0.86rem; font-variant-numeric: tab
 caption { text-align: left; color: var(--soft); padding-bottom: 0.4rem; }
 th, td { text-align: left; vertical-align: top; padding: 0.25rem 0.6rem; border-bottom: 1px solid var(--line); }
 thead th { vertical-align: bottom; border-bottom: 2px solid var(--line); }
+thead .number { white-space: normal; }
 tbody th { font-weight: 600; white-space: nowrap; }
 tbody tr:nth-child(even) { background: var(--band); }
+td[rowspan] { background: var(--back); }
 .number { text-align: right; white-space: nowrap; }
 .interval { display: block; color: var(--soft); font-size: 0.9em; }
 .unit { display: block; font-weight: normal; color: var(--soft); }
 .bad { font-weight: 600; }
 img { max-width: 100%; height: auto; background: white; border: 1px solid var(--line); border-radius: 6px; }
+/* An odd number of figures would leave half a row empty: the first one, which matters most, has a row of its own. */
+.plots img:first-child:nth-last-child(odd) { grid-column: 1 / -1; justify-self: center; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(30rem, 100%), 1fr)); gap: 1rem; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: 0.82rem; background: var(--band);
   border-left: 4px solid #d55e00; padding: 0.6rem 0.9rem; margin: 0.3rem 0; }
@@ -128,7 +135,8 @@ with version {{ version }} of the course.</p>
 {% if loop.first %}
 <th scope="row">{{ cell.text }}</th>
 {% else %}
-<td{% if column.number %} class="number"{% elif cell.bad %} class="bad"{% endif %}>{{ cell.text }}
+<td{% if cell.rows > 1 %} rowspan="{{ cell.rows }}"{% endif %}
+{%- if column.number %} class="number"{% elif cell.bad %} class="bad"{% endif %}>{{ cell.text }}
 {%- if cell.interval %} <span class="interval">{{ cell.interval }}</span>{% endif %}</td>
 {% endif %}
 {% endfor %}

@@ -10,12 +10,8 @@ what was measured and what was simulated is never joined by a line, and what is 
 is drawn hollow. `alt_text` says in words and figures what a figure shows.
 """
 
-from course_lib.lab.learning_plots import (
-    accuracy_against_epoch,
-    accuracy_against_seconds,
-    heat_map,
-    loss_against_step,
-)
+from course_lib.lab.heat_map import heat_map
+from course_lib.lab.learning_plots import accuracy_against_epoch, accuracy_against_seconds, loss_against_step
 from course_lib.lab.scaling_plots import efficiency, speedup, throughput
 from course_lib.lab.style import alt_text
 from course_lib.lab.time_plots import time_split, timeline

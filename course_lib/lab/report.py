@@ -15,13 +15,18 @@ from course_lib import __version__
 from course_lib.errors import FolderError
 from course_lib.lab import plots
 from course_lib.lab.display import data_uri
+from course_lib.lab.learning_plots import SETTINGS_OF_A_RUN
 from course_lib.lab.pages import REPORT
 from course_lib.lab.run_table import run_table
+from course_lib.lab.series import differing, in_short, left_out
 from course_lib.lab.style import DPI, TIMING_UNKNOWN
 from course_lib.runs import store
 from course_lib.runs.folder import FINISHED, RunFolder, read_json, write_bytes
 
 MOST_CURVES = 100  # runs: with more, curves of single runs show nothing, and take long to read
+# Timed steps below which speed is doubtful. On laptops and virtual machines a step that takes five times as long as the
+# others comes along now and then, and adds a fifth to the mean of 20.
+FEW_STEPS = 20
 MACHINE = {
     "hostname": "Machine",
     "cpu": "Processor",
@@ -102,16 +107,34 @@ def _summary(frame: pd.DataFrame) -> str:
     finished = frame[(frame["status"] == FINISHED) & frame["val_accuracy"].notna()]
     if finished.empty:
         return text
-    best = finished.iloc[int(finished["val_accuracy"].astype(float).argmax())]
-    return f"{text} Best validation accuracy: {100 * best['val_accuracy']:.2f} %, by {best['run']}."
+    best = finished[finished["val_accuracy"] == finished["val_accuracy"].max()]
+    reached = f"{100 * best['val_accuracy'].iloc[0]:.2f} %, by"
+    if len(best) > 1:
+        reached += f" {len(best)} runs alike, among them"
+    setting = in_short(best.iloc[0], differing(finished, SETTINGS_OF_A_RUN))
+    return f"{text} Best validation accuracy: {reached} {best['run'].iloc[0]}{f' ({setting})' if setting else ''}."
 
 
 def _timing(frame: pd.DataFrame) -> Iterator[str]:
-    """How the times came about, one line each way, and what is no measurement of speed."""
+    """How the times came about, one line each way, and which of them say little about speed."""
     for timing, rows in frame.groupby(frame["timing"].fillna(TIMING_UNKNOWN)):
         yield f"{_of(rows, frame)}: {timing}."
     for caveat, rows in frame[frame["speed_caveats"] != ""].groupby("speed_caveats"):
         yield f"{_of(rows, frame)}: not a speed measurement (marked * and drawn hollow): {caveat}."
+    timed = frame.dropna(subset=["steps", "step_seconds"])
+    timed = timed.assign(timed=timed["steps"] - timed["steps"].astype(int).map(left_out))
+    short = timed[timed["timed"] < FEW_STEPS]
+    if len(short):
+        yield (
+            f"{_of(short, frame)}: too short to say much about speed. After the first steps, which are left out, "
+            f"{_range(short['timed'])} were timed; with fewer than {FEW_STEPS}, a single slow step can change the mean "
+            "by a fifth. Train on more images or for more epochs."
+        )
+
+
+def _range(counts: pd.Series[Any]) -> str:
+    low, high = int(counts.min()), int(counts.max())
+    return f"only {low} to {high} steps" if low < high else f"only {low} step{'s' * (low > 1)}"
 
 
 def _of(rows: pd.DataFrame, frame: pd.DataFrame) -> str:
@@ -157,10 +180,13 @@ def _learning(finished: pd.DataFrame, frame: pd.DataFrame) -> Iterator[Section]:
     if len(finished) > MOST_CURVES:
         remark = f"Curves of single runs are left out, since there are more than {MOST_CURVES} of them."
     else:
-        epochs = _events(finished, store.epochs)
+        epochs = _with_settings(_events(finished, store.epochs), finished)
         if epochs["val_accuracy"].notna().any():
-            figures += [plots.accuracy_against_epoch(epochs), plots.accuracy_against_seconds(epochs)]
-        steps = _events(finished, store.steps)
+            one_epoch = epochs.groupby("path")["epoch"].nunique().max() == 1
+            remark = "Accuracy against epoch is left out, since each run had only one." if one_epoch else ""
+            figures += [] if one_epoch else [plots.accuracy_against_epoch(epochs)]
+            figures.append(plots.accuracy_against_seconds(epochs))
+        steps = _with_settings(_events(finished, store.steps), finished)
         if steps["loss"].notna().any():
             figures.append(plots.loss_against_step(steps))
     if figures:
@@ -181,3 +207,9 @@ def _time(finished: pd.DataFrame) -> Iterator[Section]:
 def _events(runs: pd.DataFrame, read: Callable[[str], pd.DataFrame]) -> pd.DataFrame:
     """The events of these runs."""
     return pd.concat([read(path) for path in runs["path"]])
+
+
+def _with_settings(events: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """The events, each with the settings of its run in place of what is called alike (the phase "optimizer")."""
+    settings = [name for name in SETTINGS_OF_A_RUN if name in runs]
+    return events.drop(columns=settings, errors="ignore").merge(runs[["path", *settings]], on="path")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -14,6 +15,7 @@ from course_lib.runs.folder import FINISHED
 from course_lib.scaling.speedup import SAME_FOR_SPEED
 
 MAX_COLORS = len(PALETTE)
+WARMUP_STEPS = 10  # what training/timing.py leaves out of the figures of a run, which this room may not import
 # What makes a line of its own over the number of ranks; `batch` is made by `usable`. The first are named first.
 _FIRST = ("model", "batch", "num_nodes", "precision", "optimizer")
 SETTINGS = (*_FIRST, *(name for name in SAME_FOR_SPEED if name not in (*_FIRST, "timing")))
@@ -22,6 +24,7 @@ WORDS = {
     "num_nodes": "{} nodes",
     "cores": "{} cores",
     "global_batch_size": "global batch {}",
+    "peak_lr": "learning rate {}",
 } | dict.fromkeys(("model", "batch", "precision", "optimizer", "cpu", "devices", "run"), "{}")
 
 
@@ -32,7 +35,7 @@ class Series:
     Fields:
         number: its place among the series.
         label: what it is called; lines of one label share colour and marker.
-        legend: the label, or what makes matplotlib leave it out where an earlier line has it.
+        legend: the label and how many lines have it, or what hides it where an earlier line shows it.
         timing: how its times came about; no series holds two of these.
         rows: its rows.
     """
@@ -71,9 +74,10 @@ def split(frame: pd.DataFrame, names: Sequence[str], apart: Sequence[str] = ()) 
     """Part the rows into series: by timing, by the columns of `names` that vary, and by those of `apart`.
 
     Labels name as many varying columns as there are colours for. The second value returned is a
-    note that names the others, if there are any.
+    note that names the others, if there are any. `apart` is for lines that are a run each: repeats of
+    a setting then share a label, and the legend says how many they are.
     """
-    varying = [name for name in names if name in frame and frame[name].nunique(dropna=False) > 1]
+    varying = differing(frame, names)
     shown: list[str] = []
     for name in varying:
         if len(frame[[*shown, name]].drop_duplicates()) <= MAX_COLORS:
@@ -89,8 +93,9 @@ def split(frame: pd.DataFrame, names: Sequence[str], apart: Sequence[str] = ()) 
         key = tuple(str(first[name]) for name in shown)
         place = numbers.setdefault(key, len(numbers))
         look = LOOKS[first["timing"]]
-        parts = [_word(name, first[name]) for name in shown]
-        label = ", ".join([*parts, first["timing"]] if len(timings) > 1 or not parts else parts)
+        label = in_short(first, shown)
+        if len(timings) > 1 or not label:
+            label = ", ".join(filter(None, (label, first["timing"])))
         known = any(label == earlier.label for earlier in series)
         series.append(
             Series(
@@ -105,7 +110,25 @@ def split(frame: pd.DataFrame, names: Sequence[str], apart: Sequence[str] = ()) 
             )
         )
     series.sort(key=lambda each: timings.index(each.timing))
+    if apart:
+        series = _count_repeats(series)
     return series, [f"Lines of one colour differ in: {', '.join(rest)}."] if rest else []
+
+
+def _count_repeats(series: list[Series]) -> list[Series]:
+    """The same series; the one that stands in the legend for several says for how many."""
+    counts = Counter(each.label for each in series)
+    return [
+        replace(each, legend=f"{each.label} ({counts[each.label]} runs)")
+        if each.legend == each.label and counts[each.label] > 1
+        else each
+        for each in series
+    ]
+
+
+def left_out(steps: int) -> int:
+    """How many of a run's steps its figures leave out: the first ten, of a short run the first half."""
+    return min(WARMUP_STEPS, steps // 2)
 
 
 def identity(frame: pd.DataFrame) -> str:
@@ -136,9 +159,19 @@ def caveat_notes(frame: pd.DataFrame) -> list[str]:
     )
 
 
+def differing(frame: pd.DataFrame, names: Sequence[str]) -> list[str]:
+    """Those of these columns in which the rows are not all alike."""
+    return [name for name in names if name in frame and frame[name].nunique(dropna=False) > 1]
+
+
+def in_short(row: pd.Series[Any], names: Sequence[str]) -> str:
+    """These settings of a run: "2 ranks, global batch 128"."""
+    return ", ".join(_word(name, row[name]) for name in names)
+
+
 def in_words(name: str) -> str:
     """A column's name as people say it."""
-    return "learning rate" if name == "lr" else name.replace("_", " ")
+    return "learning rate" if name in ("lr", "peak_lr") else name.replace("_", " ")
 
 
 def number(value: Any) -> str:

@@ -12,7 +12,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from course_lib.lab.series import SETTINGS, caveat_notes, how_timed, identity, number, rank_words, split, usable
+from course_lib.lab.series import (
+    SETTINGS,
+    WARMUP_STEPS,
+    caveat_notes,
+    how_timed,
+    identity,
+    left_out,
+    number,
+    rank_words,
+    split,
+    usable,
+)
 from course_lib.lab.style import (
     GREY,
     NOT_A_SPEED,
@@ -70,7 +81,7 @@ def time_split(frame: pd.DataFrame) -> Figure:
 
 
 def timeline(steps: pd.DataFrame, run: str | None = None) -> Figure:
-    """What each rank does during a few steps in the middle of a run.
+    """What each rank does during a few steps of one epoch in the middle of a run, past the slow first ones.
 
     `steps` has one row a step and rank, as `store.steps` gives it. `run` names the run; without it,
     the one with most ranks. A rank reports how long it was in each phase of a step; where it goes
@@ -88,14 +99,29 @@ def timeline(steps: pd.DataFrame, run: str | None = None) -> Figure:
     one = rows.groupby(identity(rows))["rank"].nunique().idxmax()
     rows = rows[rows[identity(rows)] == one]
     name = rows["run"].iloc[0]
-    numbers = sorted(set(rows["step"].astype(int)))
-    first = numbers[max(0, (len(numbers) - WINDOW) // 2)]
-    rows = rows[(rows["step"] >= first) & (rows["step"] < first + WINDOW)]
-    facts = _draw_timeline(axes, rows)
-    last = int(rows["step"].max())
-    which = f"step {first}" if last == first else f"steps {first} to {last}"
+    shown, note = _typical_steps(rows)
+    facts = _draw_timeline(axes, rows[rows["step"].isin(shown)])
+    which = f"step {shown[0]}" if len(shown) == 1 else f"steps {shown[0]} to {shown[-1]}"
     title = f"What each rank does during {which} of {name}"
-    return finish(figure, title, ["Backward takes in the exchange of gradients, and the wait for slower ranks."], facts)
+    notes = ["Backward includes the exchange of gradients, and the wait for slower ranks.", note]
+    return finish(figure, title, notes, facts)
+
+
+def _typical_steps(rows: pd.DataFrame) -> tuple[list[int], str]:
+    """The steps of a run that a timeline shows, and the note that says why these.
+
+    All are of one epoch: between two epochs the ranks evaluate, which no step tells of.
+    """
+    epochs = rows.drop_duplicates("step").sort_values("step").set_index("step")["epoch"].fillna(1)
+    skipped = left_out(len(epochs))
+    timed = epochs.iloc[skipped:]
+    of_epoch = timed.index[timed == timed.iloc[len(timed) // 2]].astype(int)
+    first = max(0, (len(of_epoch) - WINDOW) // 2)
+    if skipped < WARMUP_STEPS:
+        note = f"Not typical: the run has {len(epochs)} steps, and the first {WARMUP_STEPS} of a run are often slower."
+    else:
+        note = f"From the middle of the run: its first {WARMUP_STEPS} steps, which are often slower, are not shown."
+    return list(of_epoch[first : first + WINDOW]), note
 
 
 def _bars(rows: pd.DataFrame, columns: list[str]) -> tuple[list[Bar], list[str]]:

@@ -38,6 +38,7 @@ class LiveView(VBox):  # type: ignore[misc]  # ipywidgets has no types
     def __init__(self, runs: list[Run]) -> None:
         names = [f"Run {place}" for place in range(1, len(runs) + 1)] if len(runs) > 1 else [""]
         self._lives = [LiveRun(run, name) for run, name in zip(runs, names, strict=True)]
+        self._total_epochs = max(run.config.epochs for run in runs)
         self._plot, self._problem = HTML(), HTML()
         self._heads = [HTML(layout=Layout(flex="1 1 auto", min_width="0")) for _ in runs]
         self._tables = [HTML() for _ in runs]
@@ -81,7 +82,7 @@ class LiveView(VBox):  # type: ignore[misc]  # ipywidgets has no types
         began = time.thread_time()
         steps = pd.concat([live.steps() for live in self._lives])
         epochs = pd.concat([live.epochs() for live in self._lives])
-        figure = progress(steps, epochs)
+        figure = progress(steps, epochs, self._total_epochs)
         width, height = (round(DPI * side) for side in figure.get_size_inches())
         alt, source = alt_text(figure), data_uri(figure, scale)
         self._plot.value = IMAGE.render(alt=alt, source=source, width=width, height=height)

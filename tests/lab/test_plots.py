@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -19,8 +20,10 @@ import course_lib.lab
 from course_lib.config import MEASURED_ON_CPU_RANKS, MEASURED_ON_GPUS, SIMULATED, RunConfig
 from course_lib.lab import plots
 from course_lib.lab.display import display_figure, png
-from course_lib.lab.learning_plots import progress
+from course_lib.lab.learning_plots import SETTINGS_OF_A_RUN, progress
+from course_lib.lab.series import WARMUP_STEPS, left_out
 from course_lib.runs import store
+from course_lib.training import timing as trainers
 
 OF_RUNS = [plots.speedup, plots.efficiency, plots.throughput, plots.time_split, plots.heat_map]
 OF_EPOCHS = [plots.accuracy_against_epoch, plots.accuracy_against_seconds]
@@ -163,6 +166,42 @@ def test_accuracy_is_that_of_the_epochs(plot, x, scaling, tmp_path):
     assert sorted(points(plot(epochs))) == [pytest.approx(pair) for pair in sorted(expected)]
 
 
+def legend_of(figure: Figure) -> list[str]:
+    return [text.get_text().replace("\n", " ") for text in figure.axes[0].get_legend().get_texts()]
+
+
+def test_repeats_share_a_colour_and_an_entry_that_says_how_many_they_are(make_run, tmp_path):
+    for ranks in (1, 2):
+        for repeat in range(ranks + 1):
+            make_run(f"{ranks}-{repeat}", config(ranks), accuracy=0.5 + ranks / 10, repeat=repeat)
+    steps, epochs = store.steps(tmp_path / "runs"), store.epochs(tmp_path / "runs")
+    alike = steps.assign(**{name: 1 for name in SETTINGS_OF_A_RUN if name != "world_size"})
+    for figure in (plots.loss_against_step(alike), plots.accuracy_against_epoch(epochs)):
+        first, second = legend_of(figure)
+        assert (first[:6], second[:7]) == ("1 rank", "2 ranks")
+        assert (first[-8:], second[-8:]) == ("(2 runs)", "(3 runs)")
+        assert len(figure.axes[0].lines) == 5
+        assert len({line.get_color() for line in figure.axes[0].lines}) == 2
+        assert "the same seed gave the same result" in texts(figure)
+
+
+def test_repeats_that_differ_are_not_said_to_coincide(make_run, tmp_path):
+    make_run("first", accuracy=0.5)
+    make_run("second", accuracy=0.6)
+    assert "the same seed" not in texts(plots.accuracy_against_epoch(store.epochs(tmp_path / "runs")))
+
+
+def test_runs_whose_settings_are_not_known_go_by_their_names(make_run, tmp_path):
+    make_run("first")
+    make_run("second")
+    assert legend_of(plots.loss_against_step(store.steps(tmp_path / "runs"))) == ["first", "second"]
+
+
+@pytest.mark.parametrize(("total_epochs", "axes"), [(1, 1), (3, 2)])
+def test_the_accuracy_of_one_epoch_is_not_drawn_against_epochs(total_epochs, axes):
+    assert len(progress(pd.DataFrame(), pd.DataFrame(), total_epochs).axes) == axes
+
+
 def test_loss_is_the_mean_over_ranks(make_run, tmp_path):
     make_run("four", config(4))
     steps = store.steps(tmp_path / "runs")
@@ -217,7 +256,7 @@ def test_timeline_has_each_rank_in_each_phase_when_it_was(make_run, tmp_path):
     make_run("wide", config(4), 800.0)
     steps = store.steps(tmp_path / "runs")
     axes = plots.timeline(steps).axes[0]
-    rows = steps[(steps["run"] == "wide") & steps["step"].between(2, 4)]
+    rows = steps[(steps["run"] == "wide") & steps["step"].between(4, 6)]
     boxes = {
         (round(path.get_extents().y0 + 0.36), round(path.get_extents().x0, 6), round(path.get_extents().width, 6))
         for collection in axes.collections
@@ -230,6 +269,37 @@ def test_timeline_has_each_rank_in_each_phase_when_it_was(make_run, tmp_path):
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["0", "1", "2", "3"]
     assert "wide" in texts(plots.timeline(steps))
     assert "narrow" in texts(plots.timeline(steps, run="narrow"))
+
+
+def long_run(make_run, tmp_path, epochs: int, of_epoch: int) -> pd.DataFrame:
+    """The steps of a run of so many epochs, with so many steps each."""
+    make_run("long")
+    one = store.steps(tmp_path / "runs").head(1)
+    step = np.arange(epochs * of_epoch)
+    return one.loc[one.index.repeat(len(step))].assign(step=step + 1, epoch=step // of_epoch + 1, start=0.1 * step)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "of_epoch", "first", "last"),
+    [(1, 79, 44, 46), (2, 20, 29, 31), (3, 24, 35, 37), (2, 11, 16, 18), (10, 2, 15, 16), (1, 5, 3, 5), (1, 1, 1, 1)],
+)
+def test_a_timeline_shows_steps_of_one_epoch_past_the_first(epochs, of_epoch, first, last, make_run, tmp_path):
+    figure = plots.timeline(long_run(make_run, tmp_path, epochs, of_epoch))
+    steps = f"step {first} of" if first == last else f"steps {first} to {last} of"
+    assert steps in texts(figure)
+    assert (first - 1) // of_epoch == (last - 1) // of_epoch
+    assert (first > WARMUP_STEPS) != ("Not typical" in texts(figure))
+
+
+def test_the_steps_that_are_left_out_are_those_of_the_trainers():
+    assert WARMUP_STEPS == trainers.WARMUP_STEPS
+    for steps in (1, 2, 5, 19, 20, 100):
+        watch = trainers.Stopwatch(torch.device("cpu"))
+        watch.start()
+        for step in range(steps):
+            watch.lap("data")
+            watch.end_step(samples=10**6 if step < left_out(steps) else 0)
+        assert watch.summary()["images_per_sec"] == 0
 
 
 def test_failed_runs_are_left_out(make_run, tmp_path):
@@ -249,7 +319,7 @@ def test_an_empty_frame_says_what_is_missing(plot, columns):
 
 
 def test_nothing_recorded_so_far_can_be_drawn():
-    assert "Nothing has been recorded yet" in plots.alt_text(progress(pd.DataFrame(), pd.DataFrame()))
+    assert "Nothing has been recorded yet" in plots.alt_text(progress(pd.DataFrame(), pd.DataFrame(), 3))
 
 
 @pytest.mark.parametrize("plot", OF_RUNS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -109,6 +110,56 @@ def test_each_plot_is_told_in_words(page):
     begun = {alt.split(",")[0].split(".")[0] for alt in told}
     assert {"Speedup", "Scaling efficiency", "Throughput", "Where the time of a step goes"} <= begun
     assert any("2.00 (" in alt or "2.00 on 2" in alt for alt in told)
+
+
+def test_repeats_have_the_cell_of_their_speedup_together(page):
+    head, *rows = page.tables["runs"]
+    shown = [len(row) for row in rows]
+    # The learning rate does not change the speed, so four runs on one rank are repeats. Two on two ranks failed.
+    assert shown == [len(head), *[len(head) - 2] * 3, len(head), len(head) - 2, len(head), len(head) - 2]
+    assert [cell["rowspan"] for cell in page.all("td") if "rowspan" in cell] == ["4", "4", *["2"] * 4]
+
+
+def test_the_table_says_what_its_figures_are(page):
+    units = page.tables["runs"][0]
+    assert {"Throughput images/s, mean", "Step ms, median"} <= set(units)
+    assert "Accuracy is measured on the test set" in page.text
+    assert "without its first 10 steps" in page.text
+    assert "Speedup and efficiency are those of all repeats of a setting together." in page.text
+
+
+def test_runs_with_few_steps_are_said_to_say_little_about_speed(page):
+    assert "6 of 8 runs: too short to say much about speed." in page.text
+    assert "only 3 steps were timed" in page.text
+
+
+def test_a_long_run_is_not_said_to_be_short(make_run, tmp_path):
+    run = make_run("long")
+    result = json.loads((run / "result.json").read_text())
+    result["value"]["steps"] = 30
+    (run / "result.json").write_text(json.dumps(result))
+    assert "too short" not in Page(write_report(run, tmp_path / "report.html")).text
+
+
+def test_the_best_accuracy_names_its_setting_and_says_who_shares_it(make_run, tmp_path):
+    for repeat in range(2):
+        make_run(f"one-{repeat}", RunConfig(), accuracy=0.9, repeat=repeat)
+        make_run(f"two-{repeat}", RunConfig(num_gpus=2), accuracy=0.8 + repeat / 50, repeat=repeat)
+    text = Page(write_report(tmp_path / "runs", tmp_path / "report.html")).text
+    assert "Best validation accuracy: 90.00 %, by 2 runs alike, among them one-0 (1 rank, global batch 64" in text
+
+
+def test_the_accuracy_of_one_epoch_is_not_drawn_against_epochs(make_run, tmp_path):
+    run = make_run("short")
+    several = Page(write_report(run, tmp_path / "report.html"))
+    events = run / "events-rank0.jsonl"
+    lines = events.read_text().splitlines()
+    events.write_text("\n".join(line for line in lines if '"epoch": 2' not in line and '"epoch":2' not in line) + "\n")
+    one = Page(write_report(run, tmp_path / "report.html"))
+    titles = [[(image["alt"] or "").split(".")[0] for image in page.all("img")] for page in (several, one)]
+    assert ["Validation accuracy against epoch" in each for each in titles] == [True, False]
+    assert "Accuracy against epoch is left out" in one.text
+    assert "Accuracy against epoch is left out" not in several.text
 
 
 def test_names_are_escaped(make_run, tmp_path):

@@ -113,6 +113,31 @@ def test_the_button_stops_the_run(quick, runs):
     assert button.disabled
 
 
+def test_what_spoils_the_times_is_shown_from_the_start(quick, runs, monkeypatch):
+    monkeypatch.setattr("course_lib.runs.devices.core_count", lambda: 1)
+    runs.append(launch(wait_for_ever, quick.with_(num_gpus=2, device="cpu")))
+    assert "Not a speed measurement: 2 ranks with 2 threads share 1 cores" in html_of(LiveView(runs))
+
+
+def test_a_run_is_told_at_its_end_that_another_began_meanwhile(quick, runs, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # where runs see each other: only these two
+    runs.append(launch(wait_for_ever, quick))
+    live = LiveRun(runs[0])
+    live.update()
+    assert "Not a speed" not in live.progress_html()
+    runs.append(launch(single.train, quick))
+    runs[1].wait()
+    runs[0].stop()
+    live.update()
+    assert "Not a speed measurement: another run went on" in live.progress_html()
+
+
+def test_a_run_of_one_epoch_shows_its_loss_alone(quick, runs):
+    runs.append(launch(single.train, quick))
+    runs[0].wait()
+    assert 'alt="Loss.' in html_of(LiveView(runs))
+
+
 def test_a_view_that_cannot_go_on_says_so(quick, runs, monkeypatch):
     runs.append(launch(wait_for_ever, quick))
     view = LiveView(runs)
