@@ -196,8 +196,7 @@ def _names(rows: pd.DataFrame) -> list[str]:
     """What to call the lines of a live view: their settings, and their names where these do not tell them apart."""
     runs = rows.drop_duplicates(identity(rows))
     settings = [name for name in SETTINGS_OF_A_RUN if name in runs]
-    told_apart = len(runs[settings].drop_duplicates()) == len(runs) if settings else False
-    return settings if told_apart else [*settings, "run"]
+    return settings if len(runs[settings].drop_duplicates()) == len(runs) else [*settings, "run"]
 
 
 def _in_words(facts: dict[str, list[str]]) -> list[str]:

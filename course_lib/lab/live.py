@@ -11,9 +11,11 @@ import pandas as pd
 
 from course_lib.config import RunConfig
 from course_lib.errors import CourseError, FolderError
+from course_lib.lab.learning_plots import SETTINGS_OF_A_RUN
 from course_lib.lab.pages import EPOCHS, PROGRESS
 from course_lib.lab.series import number
 from course_lib.lab.style import GREY, PALETTE
+from course_lib.runs import store
 from course_lib.runs.events import EventReader
 from course_lib.runs.folder import FAILED, FINISHED, RUNNING, STOPPED, read_json
 from course_lib.runs.run import Run
@@ -46,7 +48,9 @@ class LiveRun:
         self._epochs: list[dict[str, Any]] = []
         self._timing: str | None = None
         self._caveats = self._read_caveats()
-        self.title = f"{name}: {_describe(run.config)}" if name else _describe(run.config)
+        self._facts = store.frame(run.path).iloc[0]
+        what = _describe(run.config, self._facts["peak_lr"])
+        self.title = f"{name}: {what}" if name else what
         self.status = RUNNING
         self.error = ""
 
@@ -103,15 +107,7 @@ class LiveRun:
         return self._with_facts(pd.DataFrame({name: [_number(e, name) for e in self._epochs] for name in names}))
 
     def _with_facts(self, table: pd.DataFrame) -> pd.DataFrame:
-        config = self._run.config
-        return table.assign(
-            **vars(config),
-            run=self._run.path.name,
-            path=str(self._run.path),
-            world_size=config.world_size,
-            global_batch_size=config.global_batch_size,
-            timing=self._timing,
-        )
+        return table.assign(**self._facts[["run", "path", *SETTINGS_OF_A_RUN]], timing=self._timing)
 
     def progress_html(self) -> str:
         """Heading, progress bar, status line, and what keeps the run from being a measurement of speed."""
@@ -200,9 +196,12 @@ def _left(seconds: float) -> str:
     return f"about {seconds / 60:.0f} min left" if seconds < 5400 else f"about {seconds / 3600:.1f} h left"
 
 
-def _describe(config: RunConfig) -> str:
+def _describe(config: RunConfig, peak_lr: float) -> str:
     ranks = "1 rank" if config.world_size == 1 else f"{config.world_size} ranks"
-    return f"{config.model} on {ranks}, batch {config.batch_size} per rank, lr {config.lr:g}"
+    rate = f"lr {config.lr:g}"
+    if peak_lr != config.lr:
+        rate += f" x {peak_lr / config.lr:.3g} = {peak_lr:.3g} ({config.lr_rule} rule)"
+    return f"{config.model} on {ranks}, batch {config.batch_size} per rank, {rate}"
 
 
 def _cells(event: Mapping[str, Any]) -> list[str]:

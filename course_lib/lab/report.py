@@ -211,5 +211,5 @@ def _events(runs: pd.DataFrame, read: Callable[[str], pd.DataFrame]) -> pd.DataF
 
 def _with_settings(events: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """The events, each with the settings of its run in place of what is called alike (the phase "optimizer")."""
-    settings = [name for name in SETTINGS_OF_A_RUN if name in runs]
+    settings = [*SETTINGS_OF_A_RUN]
     return events.drop(columns=settings, errors="ignore").merge(runs[["path", *settings]], on="path")

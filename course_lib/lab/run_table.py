@@ -106,7 +106,7 @@ def _settings(frame: pd.DataFrame, varying: list[str]) -> list[Column]:
 def _learning_rates(frame: pd.DataFrame) -> list[Column]:
     """The rate that was asked for and, where the rule made another of it, the one in use."""
     asked = Column("Learning rate", "for one rank", _plain("lr"))
-    if frame["lr"].equals(frame.get("peak_lr", frame["lr"])):
+    if frame["lr"].equals(frame["peak_lr"]):
         return [replace(asked, unit="")]
     return [asked, Column("Learning rate", "used", _plain("peak_lr"))]
 

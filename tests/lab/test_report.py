@@ -128,6 +128,19 @@ def test_the_table_says_what_its_figures_are(page):
     assert "Speedup and efficiency are those of all repeats of a setting together." in page.text
 
 
+def test_the_learning_rate_in_use_stands_beside_the_one_that_was_asked_for(page):
+    head, *rows = page.tables["runs"]
+    asked, used = head.index("Learning rate for one rank"), head.index("Learning rate used")
+    ranks = head.index("Ranks")
+    assert len(rows) == 8
+    assert all(float(row[used]) == float(row[asked]) * int(row[ranks]) for row in rows)
+
+
+def test_one_learning_rate_needs_one_column(make_run, tmp_path):
+    head = Page(write_report(make_run("alone"), tmp_path / "report.html")).tables["runs"][0]
+    assert [name for name in head if "rate" in name] == ["Learning rate"]
+
+
 def test_runs_with_few_steps_are_said_to_say_little_about_speed(page):
     assert "6 of 8 runs: too short to say much about speed." in page.text
     assert "only 3 steps were timed" in page.text

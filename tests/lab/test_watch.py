@@ -167,6 +167,14 @@ def test_the_saved_notebook_tells_what_was_watched(quick, runs):
     assert repr(LiveView(runs)).endswith("mlp on 1 rank, batch 50 per rank, lr 0.05")
 
 
+@pytest.mark.parametrize(
+    ("rule", "rate"), [("linear", "lr 0.05 x 2 = 0.1 (linear rule)"), ("sqrt", "lr 0.05 x 1.41 = 0.0707 (sqrt rule)")]
+)
+def test_the_title_says_what_the_rule_makes_of_the_learning_rate(rule, rate, quick, runs):
+    runs.append(launch(ddp.train, quick.with_(num_gpus=2, lr_rule=rule)))
+    assert LiveRun(runs[0]).title == f"mlp on 2 ranks, batch 50 per rank, {rate}"
+
+
 def step(epoch: int, at: float) -> dict[str, Any]:
     return {"kind": "step", "epoch": epoch, "samples": 50, "start": at - 1, "time": at, "images_per_sec": 50.0}
 
