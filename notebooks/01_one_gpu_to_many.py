@@ -59,8 +59,8 @@ runs, predictions = [], {}
 # %% [markdown]
 # ## 1. The devices of this machine
 #
-# Each GPU gets a process of its own. Such a process is called a **rank**, and has a number, which is called its
-# `rank` too. `world_size` is how many ranks there are.
+# Each GPU gets a process of its own. Such a process is called a **rank**. The number that it has is called its `rank`,
+# too. `world_size` is how many ranks there are.
 #
 # You have no GPUs? Then CPU cores stand in for them: **one core is one device**. The program stays the same, only the
 # ranks talk through another library (*gloo* instead of NVIDIA's *NCCL*). All that you learn about steps, batches and
@@ -89,7 +89,7 @@ print(f"So the lesson compares 1 rank with {many}, on device {model['device']!r}
 # | `worker.world_size` | the number of ranks | 8 |
 # | `worker.local_rank` | its number on its node; it chooses the GPU | 0 … 3, on each node |
 #
-# Ranks share no variables. They exchange tensors in **collectives**: operations that all of them enter together.
+# Ranks share no variables. They exchange tensors in **collectives**: operations that all ranks call together.
 # `all_reduce` adds up one tensor from each rank, and gives the sum to every rank.
 #
 # > **Predict.** Each of 4 ranks brings its `rank + 1`. What does rank 0 print? And rank 3?
@@ -120,11 +120,11 @@ for rank in range(4):
 # <details>
 # <summary><b>Why?</b></summary>
 #
-# 1 + 2 + 3 + 4 = 10, and every rank prints the same. After an `all_reduce` nobody knows more than anybody else. That is
-# all that data-parallel training needs: each rank brings its gradient, and all go home with the sum.
+# 1 + 2 + 3 + 4 = 10, and every rank prints the same: after an `all_reduce` all of them have the same tensor. That is
+# all that data-parallel training needs: each rank brings its own gradient, and every rank gets the sum.
 #
-# `launch` returned at once, and `wait` waited. It returned what rank 0 returned. Four ranks run on any machine, even if
-# it has fewer cores; they only take turns then, and their times would mean nothing.
+# `launch` returned at once. `wait` waited until the run was over, and returned what rank 0 had returned. Four ranks run
+# on any machine. If it has fewer cores they take turns, so their times would mean nothing.
 #
 # </details>
 
@@ -145,7 +145,7 @@ for rank in range(4):
 #
 # > **Predict.** Which parts of `train` must change? Write down three before you run the next cell.
 #
-# It compares the two functions with Python's `difflib`, and hides nothing: where it says "the same", both say the same.
+# It compares the two functions with Python's `difflib`. Where it says "the same", both have exactly the same lines.
 
 # %% jupyter={"source_hidden": true}
 import difflib
@@ -197,11 +197,11 @@ display({"text/html": as_html(lines), "text/plain": "\n".join(lines)}, raw=True)
 # **Step 1, one process for each GPU.** `launch` starts `world_size` processes, and each runs the whole of `train`. They
 # differ in one number only: the `rank`. (On a cluster, PyTorch's `torchrun` starts them. The function stays as it is.)
 #
-# **Step 2, join the process group.** From here on, collectives work. A rank waits here until all have come, and the
-# timeout is for those that wait for one that never comes.
+# **Step 2, join the process group.** From here on, collectives work. A rank waits here until all ranks have joined, and
+# `timeout` says how long it waits for one that never does.
 #
 # **Step 3, choose the device.** `worker.device` was made from the `local_rank`, since that one counts the GPUs of a
-# node. Without `set_device` every rank would use GPU 0 on the side. On the CPU there is nothing to choose.
+# node. Without `set_device` every rank would also take memory on GPU 0. On the CPU there is nothing to choose.
 #
 # **Step 4, deal the data.** All ranks shuffle with the same seed, so all have the same order, and rank r takes
 # the images r, r + `world_size`, r + 2 `world_size`… Each image is seen once an epoch, by one rank. The test set is
@@ -220,7 +220,7 @@ display({"text/html": as_html(lines), "text/plain": "\n".join(lines)}, raw=True)
 # %% [markdown]
 # ## 4. Predict
 #
-# Here is what is going to run. `batch_size` is what **one rank** takes at a time.
+# This is the run that you are going to launch. `batch_size` is the number of images that **one rank** takes at a time.
 
 # %%
 config = RunConfig(**model, batch_size=128, lr=0.05, lr_rule="linear", epochs=3)
@@ -231,8 +231,12 @@ print(f"{config.batch_size} at a time on each rank,")
 print(f"and is tested on {len(test_set):,} others.")
 
 # %% [markdown]
-# > **Predict.** How many steps of the optimizer are in an epoch on 1 rank? On many, when each rank still takes 128
-# > images at a time? And how many times as many images a second will many ranks take?
+# The accuracy on those others is called **validation accuracy** (`val_accuracy`) here. No run learns from them, and
+# this lesson chooses nothing by them. If you choose, say, a learning rate by validation accuracy, keep a third set of
+# images for the result that you report.
+#
+# > **Predict.** How many steps of the optimizer are in an epoch on 1 rank? How many on many ranks, when each still
+# > takes 128 images at a time? And how many times as many images a second will many ranks take?
 #
 # Write your numbers in place of `None`. Nobody sees them.
 
@@ -248,18 +252,18 @@ predictions = {
 # <summary><b>How to work out the steps</b></summary>
 #
 # A step on N ranks takes `global_batch_size` = 128 N images, so an epoch has (images / 128 N) steps, rounded up: the
-# last step takes what is left. For 6,000 images that is 47 steps on 1 rank and 24 on 2.
+# last step takes what is left. Without GPUs the lesson has 6,000 images: 47 steps on 1 rank, 24 on 2.
 #
-# So each rank does the same work in a step as before, and there are half as many steps. If a step took no longer
-# than before, the speedup would be 2. Does it?
+# So each rank does the same work in a step as before, but there are only 1/N as many steps. If a step on N ranks took
+# no longer than on one, the speedup would be N. Does it take longer?
 #
 # </details>
 
 # %% [markdown]
 # ## 5. Run
 #
-# Two runs, one after the other: two at once would disturb each other's clock. First on one rank. The cell waits until
-# the run has ended; its view is alive meanwhile, and **Stop** ends the run.
+# Two runs, one after the other: two at once would slow each other down. The first is on one rank. The cell waits until
+# the run has ended. Its view follows the run meanwhile, and **Stop** ends it.
 
 # %%
 out = folder / f"run-{len(runs) + 1}"
@@ -269,8 +273,8 @@ display(watch(run))
 run.wait()["val_accuracy"]
 
 # %% [markdown]
-# Now on many: another function, and one other number in the config. On a computer with two cores, two ranks need both
-# of them, so leave other programs alone for a moment.
+# Now on many ranks: with another function, and one other number in the config. On a computer with two cores, two ranks
+# need both of them, so do not use other programs for a moment.
 #
 # > **While it runs.** Which of the two curves falls faster *with each step*? Which has more steps?
 
@@ -284,8 +288,8 @@ run.wait()["val_accuracy"]
 # %% [markdown]
 # ## 6. Compare
 #
-# Every run has written down what was asked for, where it ran, and each step. `store.frame` reads that folder: one row
-# a run.
+# Every run has recorded its config, its machine and each of its steps in a folder. `store.frame` reads the folders of
+# both runs: one row a run.
 
 # %%
 frame = store.frame(folder)
@@ -298,7 +302,7 @@ display_figure(plots.speedup(store.frame(folder)))
 
 # %% [markdown]
 # **Speedup** is images a second on N ranks, divided by images a second on 1. **Efficiency** is speedup divided by N:
-# how much of each device you still get. What did you expect?
+# how much of each device is still put to use. How near was your prediction?
 
 # %%
 of_ranks = store.frame(folder).groupby("world_size")[["steps", "speedup"]].median()
@@ -325,15 +329,16 @@ display_figure(plots.time_split(store.frame(folder)))
 # waiting, since a step ends when the *slowest* rank has its gradient. What the exchange costs depends on the number of
 # weights, not on the batch, so a larger batch per rank makes it matter less.
 #
-# On CPU ranks there is more: cores share caches and memory, run at a lower clock when many are busy, and one of
-# them also drew the picture that you watched. This is what *measured on CPU ranks* warns of. GPUs have a memory each
-# and fast links between them. But they compute so fast that the exchange matters there as well.
+# On CPU ranks there is more: cores share caches and memory, and run at a lower clock speed when many of them are busy.
+# On a machine with few cores, the live view also took some time of a core on which a rank was computing. This is what
+# *measured on CPU ranks* warns of. GPUs have a memory each and fast links between them. But they compute so fast that
+# the exchange matters there as well.
 #
 # </details>
 #
-# Faster is worth nothing if the model is worse.
+# Speed is worth nothing if the model gets worse.
 #
-# > **Predict.** Which run has the better accuracy after 3 epochs? And after the same number of seconds?
+# > **Predict.** Which run has the better validation accuracy after 3 epochs? And after the same number of seconds?
 
 # %%
 display_figure(plots.accuracy_against_epoch(store.epochs(folder)))
@@ -345,23 +350,23 @@ display_figure(plots.accuracy_against_seconds(store.epochs(folder)))
 # <details>
 # <summary><b>Why do they differ?</b></summary>
 #
-# Both runs saw the same images equally often. But on 2 ranks the weights moved half as often, each time by a gradient
-# averaged over twice as many images. Early in training, when every step helps, that costs accuracy *per epoch*.
+# Both runs saw the same images equally often. But on N ranks the weights moved 1/N as often, each time by a gradient
+# averaged over N times as many images. Early in training, when every step helps, that costs accuracy *per epoch*.
 #
-# What counts is accuracy *per second*, the second figure. Images a second went up, and still one rank may lead here:
-# with 6,000 images an epoch on 2 ranks has only 24 steps. So a speedup in images a second is half of the story. The
-# other half is how training bears a larger batch, and that is where the learning rate comes in.
+# What counts is accuracy *per second*, the second figure. Images a second may have gone up, and still one rank may
+# lead: with few images, an epoch on many ranks has very few steps. So a speedup in images a second is only half of the
+# story. The other half is how well training works with a larger batch, and that is where the learning rate comes in.
 #
 # </details>
 #
 # ## 7. The batch grows, and the learning rate with it
 #
-# This is what more ranks come to, and what each rule makes of the learning rate.
+# This table shows the batch and the steps on more and more ranks, and the learning rate that each rule gives.
 
 
 # %%
 def plan(world_size):
-    """What the config comes to on so many ranks."""
+    """The global batch, the steps and the learning rates on so many ranks."""
     batch_size = config.batch_size
     global_batch_size = batch_size * world_size
     sampler = data.Sampler(len(train_set), config.seed).shard(0, world_size)
@@ -379,32 +384,34 @@ def plan(world_size):
 pd.DataFrame(map(plan, (1, 2, 4, 8))).set_index("world_size").round(3)
 
 # %% [markdown]
-# We kept the batch **per rank**, so the global batch doubled. This is **weak scaling**: every device keeps the same
-# amount of work in a step, and there are fewer steps. In **strong scaling** the global batch stays the same and each
-# of N ranks takes 1/N of it: the same training, step by step, but with less work for each device between two exchanges.
+# We kept the batch **per rank**, so the global batch grew with the number of ranks. This is **weak scaling**: every
+# device keeps the same amount of work in a step, and there are fewer steps. In **strong scaling** the global batch
+# stays the same and each of N ranks takes 1/N of it: the same training, step by step, but with less work for each
+# device between two exchanges.
 #
-# Half as many steps would leave the weights half as far from where they began. So the **linear rule** (Goyal et al.,
-# 2017) takes a learning rate N times as high, with a **warm-up** over the first half epoch, since such steps are too
-# bold for weights that are still random. The *square root* rule is more careful. `lr` is the rate for one rank, and
-# `lr_rule` does the rest. No rule holds for every N: beyond some batch size accuracy falls, whatever the rate.
+# With 1/N as many steps of the same length, the weights would move only 1/N as far. So the **linear rule** (Goyal et
+# al., 2017) takes a learning rate N times as high, with a **warm-up** over the first half epoch, since such long steps
+# are too much for weights that are still random. The *square root* rule is more careful. In the config, `lr` is the
+# rate for one rank, and `lr_rule` works out the rate in use; the title of a live view shows both. No rule holds for
+# every N: beyond some batch size accuracy falls, whatever the rate.
 #
 # ### What one pair of runs is worth
 #
-# Run the two cells of section 5 again, then those of section 6: you get another number. Another program woke up,
-# the machine was warmer. **One pair of runs is one measurement, not a result.** A claim needs repeats and an interval.
-# A *sweep* makes both; it is where the next lessons begin, and here is how it looks:
+# Run the two cells of section 5 again, then those of section 6: you get another speedup. Perhaps another program was
+# busy, or the machine was warmer. **One pair of runs is one measurement, not a result.** A claim needs repeats and an
+# interval. A *sweep* gives you both:
 #
 # ```python
 # from course_lib.runs.sweep import Sweep, run_sweep
 #
-# sweep = Sweep(config, num_gpus=(1, 2), repeats=5)
+# sweep = Sweep(config, num_gpus=(1, many), repeats=5)
 # display_figure(plots.speedup(run_sweep(ddp.train, sweep, "runs/my-sweep")))
 # ```
 
 # %% [markdown]
 # ## 8. `DataLoader` and `DistributedSampler`: as you will see it elsewhere
 #
-# Most programs deal the data (step 4) with two classes of PyTorch:
+# Most programs use two classes of PyTorch to deal the data (step 4):
 #
 # ```python
 # sampler = DistributedSampler(dataset, num_replicas=world_size, rank=rank)
@@ -418,14 +425,15 @@ pd.DataFrame(map(plan, (1, 2, 4, 8))).set_index("world_size").round(3)
 #
 # Four things to remember.
 # - `batch_size` is per rank here, too.
-# - Without `set_epoch` every epoch has the same order, and nobody complains.
+# - Without `set_epoch` every epoch has the same order, and no error tells you.
 # - *Pinned* memory is never swapped out, so a GPU can fetch the next batch from it (`non_blocking`) while it computes.
 # - `DistributedSampler` repeats images until all ranks have equally many. A *test* set dealt by it gives an accuracy
 #   that is slightly wrong.
 #
-# Our trainers do without. Fashion-MNIST is small: its bytes lie on the device, and a batch is one `index_select`.
+# Our trainers use neither. Fashion-MNIST is small enough to lie on the device as a whole, and a batch is one
+# `index_select`.
 #
-# > **Predict.** How many times as many images a second is that?
+# > **Predict.** How many times as many images a second does that load?
 #
 # Any function can be launched, so we measure it where it matters: on the ranks.
 
@@ -467,24 +475,26 @@ pd.Series(best, name="images a second, on each rank").round(-3).to_frame()
 # <details>
 # <summary><b>Where does the time go?</b></summary>
 #
-# A `DataLoader` takes images out of the dataset one by one, in Python, and stacks them to a batch. For photographs that
-# must be read, decoded and cropped that is little beside the rest, and `num_workers` processes do it ahead of time. For
-# an image of 784 bytes it *is* the work.
+# A `DataLoader` takes images out of the dataset one by one, in Python, and stacks them into a batch. For photographs
+# that must be read, decoded and cropped this is a small part of the work, and `num_workers` processes do it ahead of
+# time. For an image of 784 bytes it is nearly all of the work.
 #
-# Does it matter? Compare with `images_per_sec` in section 6. A CPU core trains so slowly that it would hardly notice.
-# A GPU that trains on more images a second than the loader brings would wait for data most of the time. *Data* in the
-# time split must stay small beside the rest, on any number of ranks.
+# Does it matter? Compare with `images_per_sec` in section 6. A CPU core trains so slowly that loading hardly matters. A
+# GPU that trains on more images a second than the loader brings would wait for data most of the time. In the figure of
+# the parts of a step, *data* must stay small beside the rest, on any number of ranks.
 #
 # </details>
 
 # %% [markdown]
 # ## 9. Your turn
 #
-# 1. **Strong scaling.** Launch `ddp.train` with `config.with_(num_gpus=2, batch_size=64, lr_rule="none")`. Predict: how
-#    many steps has an epoch now? Which accuracy will it reach? And why must the rule be off?
-# 2. **No rule.** Train on many ranks with `lr_rule="none"`. What does it cost?
+# 1. **Strong scaling.** Launch `ddp.train` with
+#    `config.with_(num_gpus=many, batch_size=128 // many, lr_rule="none")`. Predict: how many steps does an epoch take
+#    now? Which accuracy will the run reach? And why must `lr_rule` be "none" here?
+# 2. **No rule.** Train on many ranks with `lr_rule="none"`, and the batch size of section 5. What does it cost?
 # 3. **Break it.** In `hello`, let only rank 0 call `all_reduce`, and launch it with
-#    `RunConfig(num_gpus=2, device="cpu", collective_timeout=5.0)`. What happens after 5 seconds?
+#    `RunConfig(num_gpus=2, device="cpu", collective_timeout=5.0)`. Predict: what does rank 1 print, and what becomes of
+#    rank 0? `run.wait()` raises an error after about 6 seconds, 5 of which rank 0 has waited. Which rank does it blame?
 # 4. **Write one yourself.** Let all ranks `all_reduce` a tensor with as many numbers as the model has weights, and
 #    return the seconds that it took. How much of *backward* does that explain? (Call `dist.barrier()` before you start
 #    the clock.)
@@ -493,7 +503,7 @@ pd.Series(best, name="images a second, on each rank").round(-3).to_frame()
 #
 # - Read [ddp.py](../course_lib/training/ddp.py) once more, as a whole. You know every line now.
 # - In a terminal, `ddp-course doctor` says what this machine can run, and `ddp-course sweep --help` how to vary
-#   ranks, batch and learning rate, with repeats. `ddp-course report` makes one page of it.
+#   ranks, batch and learning rate, with repeats. `ddp-course report` makes one page with the table and the figures.
 # - [CONTRIBUTING](../CONTRIBUTING.md) shows how the course is built, and how to add a model or a lesson.
 #
 # Everything you ran is recorded in `runs/`, next to this notebook. Remove it whenever you like.
