@@ -191,6 +191,15 @@ def test_repeats_that_differ_are_not_said_to_coincide(make_run, tmp_path):
     assert "the same seed" not in texts(plots.accuracy_against_epoch(store.epochs(tmp_path / "runs")))
 
 
+def test_learning_rates_are_not_taken_for_repeats(make_run, tmp_path):
+    for lr in (0.05, 0.5):
+        make_run(f"lr-{lr}", config(lr=lr))
+    assert legend_of(plots.accuracy_against_epoch(store.epochs(tmp_path / "runs"))) == [
+        "learning rate 0.05",
+        "learning rate 0.5",
+    ]
+
+
 def test_runs_whose_settings_are_not_known_go_by_their_names(make_run, tmp_path):
     make_run("first")
     make_run("second")
