@@ -117,7 +117,7 @@ with version {{ version }} of the course.</p>
 <section>
 <h2>Runs</h2>
 {% if same %}
-<p class="soft">The same for all runs: {{ same }}.</p>
+<p class="soft">{{ "The same for all runs" if rows | length > 1 else "Its other settings" }}: {{ same }}.</p>
 {% endif %}
 <div class="scroll" tabindex="0" role="region" aria-label="Table of runs">
 <table id="runs">

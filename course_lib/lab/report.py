@@ -108,11 +108,13 @@ def _summary(frame: pd.DataFrame) -> str:
     if finished.empty:
         return text
     best = finished[finished["val_accuracy"] == finished["val_accuracy"].max()]
-    reached = f"{100 * best['val_accuracy'].iloc[0]:.2f} %, by"
-    if len(best) > 1:
-        reached += f" {len(best)} runs alike, among them"
+    reached = f"{100 * best['val_accuracy'].iloc[0]:.2f} %"
+    if len(frame) == 1:
+        return f"{text} Validation accuracy: {reached}."
+    others = f"{len(best)} runs alike, among them " if len(best) > 1 else ""
     setting = in_short(best.iloc[0], differing(finished, SETTINGS_OF_A_RUN))
-    return f"{text} Best validation accuracy: {reached} {best['run'].iloc[0]}{f' ({setting})' if setting else ''}."
+    who = f"{others}{best['run'].iloc[0]}{f' ({setting})' if setting else ''}"
+    return f"{text} Best validation accuracy: {reached}, by {who}."
 
 
 def _timing(frame: pd.DataFrame) -> Iterator[str]:

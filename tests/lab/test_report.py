@@ -208,6 +208,7 @@ def test_one_run_is_a_report_too(make_run, tmp_path):
     path = make_run("alone", RunConfig(num_gpus=2))
     page = Page(write_report(path, tmp_path / "report.html"))
     assert page.tables["runs"][1][0] == "alone"
+    assert "1 run: 1 finished. Validation accuracy: 90.00 %." in page.text
     assert any("What each rank does" in (image["alt"] or "") for image in page.all("img"))
 
 
