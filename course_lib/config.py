@@ -24,6 +24,13 @@ MEASURED_ON_CPU_RANKS = "measured on CPU ranks"
 SIMULATED = "simulated"
 AT_LEAST_ONE = ("num_gpus", "num_nodes", "batch_size", "accumulation_steps", "epochs", "threads_per_rank")
 MAX_WORLD_SIZE = 1024
+# The first steps load kernels, fill caches and let the allocator grow: every figure of a run leaves them out.
+WARMUP_STEPS = 10
+
+
+def untimed_steps(steps: int) -> int:
+    """How many of a run's `steps` its figures leave out: the first ten, or the first half of a short run."""
+    return min(WARMUP_STEPS, steps // 2)
 
 
 @dataclass(frozen=True)

@@ -120,6 +120,8 @@ def sweep_table(frame: pd.DataFrame) -> Table:
 
 def sweep_remarks(frame: pd.DataFrame) -> list[Text]:
     """What must be known about a sweep's figures, and which runs failed."""
+    from course_lib.scaling.speedup import TOO_SHORT, too_short
+
     finished = _finished(frame)
     batch = "of all ranks" if _batch_column(frame) == "global_batch_size" else "per rank"
     remarks = [
@@ -131,6 +133,8 @@ def sweep_remarks(frame: pd.DataFrame) -> list[Text]:
         remarks.append("No interval of the speedup: that takes 3 repeats or more.")
     elif len(finished):
         remarks.append("No speedup: that takes runs on 1 rank to compare with.")
+    if short := int(too_short(finished).sum()):
+        remarks.append(f"{count(short, 'run')}: {TOO_SHORT}")
     if (finished["peak_lr"] != finished["lr"]).any():
         remarks.append("lr: for one rank → for all of them together.")
     remarks += [f"* {caveat(text)}" for text in sorted(set(finished["speed_caveats"])) if text]

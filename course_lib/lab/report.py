@@ -18,15 +18,13 @@ from course_lib.lab.display import data_uri
 from course_lib.lab.learning_plots import SETTINGS_OF_A_RUN
 from course_lib.lab.pages import REPORT
 from course_lib.lab.run_table import run_table
-from course_lib.lab.series import differing, in_short, left_out
+from course_lib.lab.series import differing, in_short
 from course_lib.lab.style import DPI, TIMING_UNKNOWN
 from course_lib.runs import store
 from course_lib.runs.folder import FINISHED, RunFolder, read_json, write_bytes
+from course_lib.scaling.speedup import TOO_SHORT, too_short
 
 MOST_CURVES = 100  # runs: with more, curves of single runs show nothing, and take long to read
-# Timed steps below which speed is doubtful. On laptops and virtual machines a step that takes five times as long as the
-# others comes along now and then, and adds a fifth to the mean of 20.
-FEW_STEPS = 20
 MACHINE = {
     "hostname": "Machine",
     "cpu": "Processor",
@@ -123,20 +121,9 @@ def _timing(frame: pd.DataFrame) -> Iterator[str]:
         yield f"{_of(rows, frame)}: {timing}."
     for caveat, rows in frame[frame["speed_caveats"] != ""].groupby("speed_caveats"):
         yield f"{_of(rows, frame)}: not a speed measurement (marked * and drawn hollow): {caveat}."
-    timed = frame.dropna(subset=["steps", "step_seconds"])
-    timed = timed.assign(timed=timed["steps"] - timed["steps"].astype(int).map(left_out))
-    short = timed[timed["timed"] < FEW_STEPS]
-    if len(short):
-        yield (
-            f"{_of(short, frame)}: too short to say much about speed. After the first steps, which are left out, "
-            f"{_range(short['timed'])} were timed; with fewer than {FEW_STEPS}, a single slow step can change the mean "
-            "by a fifth. Train on more images or for more epochs."
-        )
-
-
-def _range(counts: pd.Series[Any]) -> str:
-    low, high = int(counts.min()), int(counts.max())
-    return f"only {low} to {high} steps" if low < high else f"only {low} step{'s' * (low > 1)}"
+    short = too_short(frame)
+    if short.any():
+        yield f"{_of(frame[short], frame)}: {TOO_SHORT}"
 
 
 def _of(rows: pd.DataFrame, frame: pd.DataFrame) -> str:

@@ -15,7 +15,6 @@ from course_lib.runs.folder import FINISHED
 from course_lib.scaling.speedup import SAME_FOR_SPEED
 
 MAX_COLORS = len(PALETTE)
-WARMUP_STEPS = 10  # what training/timing.py leaves out of the figures of a run, which this room may not import
 # What makes a line of its own over the number of ranks; `batch` is made by `usable`. The first are named first.
 _FIRST = ("model", "batch", "num_nodes", "precision", "optimizer")
 SETTINGS = (*_FIRST, *(name for name in SAME_FOR_SPEED if name not in (*_FIRST, "timing")))
@@ -124,11 +123,6 @@ def _count_repeats(series: list[Series]) -> list[Series]:
         else each
         for each in series
     ]
-
-
-def left_out(steps: int) -> int:
-    """How many of a run's steps its figures leave out: the first ten, of a short run the first half."""
-    return min(WARMUP_STEPS, steps // 2)
 
 
 def identity(frame: pd.DataFrame) -> str:

@@ -12,13 +12,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from course_lib.config import WARMUP_STEPS, untimed_steps
 from course_lib.lab.series import (
     SETTINGS,
-    WARMUP_STEPS,
     caveat_notes,
     how_timed,
     identity,
-    left_out,
     number,
     rank_words,
     split,
@@ -113,7 +112,7 @@ def _typical_steps(rows: pd.DataFrame) -> tuple[list[int], str]:
     All are of one epoch: between two epochs the ranks evaluate, which no step tells of.
     """
     epochs = rows.drop_duplicates("step").sort_values("step").set_index("step")["epoch"].fillna(1)
-    skipped = left_out(len(epochs))
+    skipped = untimed_steps(len(epochs))
     timed = epochs.iloc[skipped:]
     of_epoch = timed.index[timed == timed.iloc[len(timed) // 2]].astype(int)
     first = max(0, (len(of_epoch) - WINDOW) // 2)

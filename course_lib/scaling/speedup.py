@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from course_lib.config import untimed_steps
 from course_lib.errors import ComparisonError
 
 SPEEDUP_COLUMNS = ("speedup", "speedup_low", "speedup_high", "efficiency", "efficiency_low", "efficiency_high")
@@ -20,6 +21,13 @@ SAME_FOR_SPEED = (
     *("model", "data", "train_samples", "accumulation_steps", "optimizer", "clip_norm", "sync_batchnorm"),
 )
 RANKS = ("num_gpus", "num_nodes")
+# Timed steps below which a speed is doubtful: on laptops and virtual machines a step that takes five times as long as
+# the others comes along now and then, and adds a fifth to the mean of 20.
+FEW_STEPS = 20
+TOO_SHORT = (
+    f"too short to say much about speed. With fewer than {FEW_STEPS} steps after the first ones, which are left out, a "
+    "single slow step can change the mean by a fifth. Train on more images or for more epochs."
+)
 TAIL = 0.05  # on either side of a 90 % interval
 EXACT_UP_TO = 20  # runs on each side; above, the normal approximation is as good
 
@@ -46,6 +54,13 @@ def with_speedup(frame: pd.DataFrame) -> pd.DataFrame:
     if usable.any():
         values[usable] = _speedups(frame[usable].reset_index(drop=True), rate[usable])
     return frame.assign(**dict(zip(SPEEDUP_COLUMNS, values.T, strict=True)))
+
+
+def too_short(frame: pd.DataFrame) -> pd.Series[bool]:
+    """Which runs of a frame (see runs/store.py) were timed over fewer than `FEW_STEPS` steps."""
+    steps = frame["steps"].where(frame["step_seconds"].notna())
+    timed = steps - steps.fillna(0).astype(int).map(untimed_steps)
+    return timed < FEW_STEPS
 
 
 def _speedups(runs: pd.DataFrame, rate: np.ndarray) -> np.ndarray:

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
+from course_lib.config import untimed_steps
+
 PHASES = ("data", "forward", "backward", "optimizer")
-# The first steps load kernels, fill caches and let the allocator grow: they are left out of every figure.
-WARMUP_STEPS = 10
 
 
 class Stopwatch:
@@ -64,11 +64,8 @@ class Stopwatch:
         return time.perf_counter() - self._began
 
     def summary(self) -> dict[str, Any]:
-        """Images per second over all ranks, and the median step and its split, without the first steps.
-
-        A run shorter than twice the warm-up leaves out half of its steps.
-        """
-        steps = self._steps[min(WARMUP_STEPS, len(self._steps) // 2) :]
+        """Images per second over all ranks, and the median step and its split, without the first steps."""
+        steps = self._steps[untimed_steps(len(self._steps)) :]
         return {
             "images_per_sec": sum(step.samples for step in steps) / sum(step.total() for step in steps),
             "step_seconds": median(step.total() for step in steps),

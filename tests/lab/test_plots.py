@@ -12,18 +12,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import course_lib.lab
-from course_lib.config import MEASURED_ON_CPU_RANKS, MEASURED_ON_GPUS, SIMULATED, RunConfig
+from course_lib.config import MEASURED_ON_CPU_RANKS, MEASURED_ON_GPUS, SIMULATED, WARMUP_STEPS, RunConfig
 from course_lib.lab import plots
 from course_lib.lab.display import display_figure, png
 from course_lib.lab.learning_plots import SETTINGS_OF_A_RUN, progress
-from course_lib.lab.series import WARMUP_STEPS, left_out
 from course_lib.runs import store
-from course_lib.training import timing as trainers
 
 OF_RUNS = [plots.speedup, plots.efficiency, plots.throughput, plots.time_split, plots.heat_map]
 OF_EPOCHS = [plots.accuracy_against_epoch, plots.accuracy_against_seconds]
@@ -298,17 +295,6 @@ def test_a_timeline_shows_steps_of_one_epoch_past_the_first(epochs, of_epoch, fi
     assert steps in texts(figure)
     assert (first - 1) // of_epoch == (last - 1) // of_epoch
     assert (first > WARMUP_STEPS) != ("Not typical" in texts(figure))
-
-
-def test_the_steps_that_are_left_out_are_those_of_the_trainers():
-    assert WARMUP_STEPS == trainers.WARMUP_STEPS
-    for steps in (1, 2, 5, 19, 20, 100):
-        watch = trainers.Stopwatch(torch.device("cpu"))
-        watch.start()
-        for step in range(steps):
-            watch.lap("data")
-            watch.end_step(samples=10**6 if step < left_out(steps) else 0)
-        assert watch.summary()["images_per_sec"] == 0
 
 
 def test_failed_runs_are_left_out(make_run, tmp_path):
