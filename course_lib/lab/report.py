@@ -169,7 +169,7 @@ def _learning(finished: pd.DataFrame, frame: pd.DataFrame) -> Iterator[Section]:
     if len(finished) > MOST_CURVES:
         remark = f"Curves of single runs are left out, since there are more than {MOST_CURVES} of them."
     else:
-        epochs = _with_settings(_events(finished, store.epochs), finished)
+        epochs = _events(finished, store.epochs)
         if epochs["val_accuracy"].notna().any():
             one_epoch = epochs.groupby("path")["epoch"].nunique().max() == 1
             remark = "Accuracy against epoch is left out, since each run had only one." if one_epoch else ""

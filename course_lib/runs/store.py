@@ -40,7 +40,8 @@ FACTS = (
     *(*LABELS, "timing", "speed_caveats"),
 )
 RUN_COLUMNS = (*FACTS, *RESULTS, *SPEEDUP_COLUMNS, *MACHINE)
-RUN_NUMBERS = (*CONFIG_NUMBERS, *DERIVED, "repeat", *RESULTS, "cores")
+NUMBERS = (*CONFIG_NUMBERS, *DERIVED, "repeat")
+RUN_NUMBERS = (*NUMBERS, *RESULTS, "cores")
 
 STEP_FACTS = ("run", "path", "status", "world_size", "timing", "speed_caveats")
 STEP_VALUES = (
@@ -56,18 +57,7 @@ STEP_VALUES = (
     "seconds",
     "images_per_sec",
 )
-EPOCH_FACTS = (
-    "run",
-    "path",
-    "status",
-    "world_size",
-    "global_batch_size",
-    "lr",
-    "scaling",
-    "repeat",
-    "timing",
-    "speed_caveats",
-)
+EPOCH_FACTS = tuple(name for name in FACTS if name != "error")
 EPOCH_VALUES = ("rank", "time", "epoch", "train_loss", "val_loss", "val_accuracy", "images_per_sec", "seconds")
 
 
@@ -101,8 +91,8 @@ def steps(folder: str | os.PathLike[str]) -> pd.DataFrame:
 def epochs(folder: str | os.PathLike[str]) -> pd.DataFrame:
     """One row an epoch, of the run in `folder` or of all runs below it.
 
-    The columns are `EPOCH_FACTS`, `EPOCH_VALUES`, and what else was reported. `lr` is the config's;
-    `seconds` is training time since the start of the run.
+    The columns are `EPOCH_FACTS`, all that tells a run from its repeats among them, `EPOCH_VALUES`, and what else was
+    reported. `lr` is the config's; `seconds` is training time since the start of the run.
 
     Raises:
         FolderError: the folder is not there.
@@ -215,7 +205,8 @@ def _events(folder: str | os.PathLike[str], kind: str, facts: tuple[str, ...], v
     known = [*facts, *values]
     table = pd.DataFrame(rows, columns=None if rows else known)
     others = [name for name in table if name not in known and name != "kind"]
-    return _with_numbers(table.reindex(columns=[*known, *others]), values)
+    numbers = (*values, *(name for name in facts if name in NUMBERS))
+    return _with_numbers(table.reindex(columns=[*known, *others]), numbers)
 
 
 def _read_events(found: _Found) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from filelock import FileLock
 
 from course_lib.config import MEASURED_ON_CPU_RANKS, RunConfig
 from course_lib.errors import FolderError
+from course_lib.lab.learning_plots import SETTINGS_OF_A_RUN
 from course_lib.runs import store
 from course_lib.runs.events import EventWriter
 from course_lib.runs.folder import FORMAT, RunFolder, create_run_folder, write_json
@@ -262,6 +263,17 @@ def test_steps_and_epochs_are_read_with_the_facts_of_their_run(tmp_path):
     assert list(table) == [*store.EPOCH_FACTS, *store.EPOCH_VALUES]
     row = table.iloc[0]
     assert (row["lr"], row["repeat"], row["timing"], row["val_accuracy"]) == (0.2, 1, MEASURED_ON_CPU_RANKS, 0.8)
+
+
+def test_an_epoch_is_told_with_every_setting_of_its_run(tmp_path):
+    """So runs that differ in any of them are never taken for repeats of each other."""
+    for name, config in {"a": CONFIG, "b": CONFIG.with_(lr_rule="none", train_samples=600)}.items():
+        report(finished(tmp_path / name, config), 0, {"kind": "epoch", "time": 1.0, "epoch": 1, "val_accuracy": 0.8})
+    runs, epochs = store.frame(tmp_path), store.epochs(tmp_path)
+    settings = [*store.CONFIG_FIELDS, *store.DERIVED]
+    pd.testing.assert_frame_equal(epochs[settings], runs[settings])
+    assert not set(store.EPOCH_FACTS) & set(store.EPOCH_VALUES)
+    assert {*SETTINGS_OF_A_RUN} <= {*store.EPOCH_FACTS}
 
 
 def test_a_real_run_is_read_as_it_was(tmp_path, quick):
