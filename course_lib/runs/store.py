@@ -34,6 +34,7 @@ RESULTS = (
     "val_loss",
     "train_loss",
     "steps",
+    "timed_steps",
 )
 FACTS = (
     *("run", "path", "status", "error", *CONFIG_FIELDS, *DERIVED),

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from course_lib.config import untimed_steps
 from course_lib.errors import ComparisonError
 
 SPEEDUP_COLUMNS = ("speedup", "speedup_low", "speedup_high", "efficiency", "efficiency_low", "efficiency_high")
@@ -57,10 +56,8 @@ def with_speedup(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def too_short(frame: pd.DataFrame) -> pd.Series[bool]:
-    """Which runs of a frame (see runs/store.py) were timed over fewer than `FEW_STEPS` steps."""
-    steps = frame["steps"].where(frame["step_seconds"].notna())
-    timed = steps - steps.fillna(0).astype(int).map(untimed_steps)
-    return timed < FEW_STEPS
+    """Which runs of a frame (see runs/store.py) say that they were timed over fewer than `FEW_STEPS` steps."""
+    return frame["timed_steps"] < FEW_STEPS
 
 
 def _speedups(runs: pd.DataFrame, rate: np.ndarray) -> np.ndarray:

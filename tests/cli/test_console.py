@@ -79,7 +79,7 @@ def test_the_table_of_a_sweep_keeps_its_figures_whole(width):
         "val_accuracy": 0.5,
         "efficiency": 0.9,
     }
-    speed = {"speedup": 1.9, "speedup_low": 1.8, "speedup_high": 2.1, "steps": 25, "step_seconds": 0.1}
+    speed = {"speedup": 1.9, "speedup_low": 1.8, "speedup_high": 2.1, "timed_steps": 15}
     rates = [{"images_per_sec": rate, **run, **speed} for rate in (123456.0, 234567.0, 345678.0)]
     frame = pd.DataFrame([*rates, {**run, "run": "b", "status": "failed", "error": "It broke.\nThere."}])
     screen = screen_of(width, color_system=None)

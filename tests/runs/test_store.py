@@ -39,6 +39,7 @@ VALUE = {
     "step_seconds": 0.064,
     "time_split": {"data": 0.001, "forward": 0.02, "backward": 0.04, "optimizer": 0.003},
     "steps": 40,
+    "timed_steps": 30,
 }
 
 

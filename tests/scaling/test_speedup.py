@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 from course_lib.config import MEASURED_ON_CPU_RANKS, MEASURED_ON_GPUS, SIMULATED
 from course_lib.errors import ComparisonError
 from course_lib.scaling.speedup import (
+    FEW_STEPS,
     SAME_FOR_SPEED,
     SPEEDUP_COLUMNS,
     _mann_whitney_counts,
     compare,
     ratio_interval,
+    too_short,
     with_speedup,
 )
 
@@ -253,3 +255,11 @@ def test_rows_of_a_frame_can_be_compared():
         compare(table.iloc[2], table.iloc[0])
     with pytest.raises(ComparisonError, match="timing"):
         compare(run(2, 150, timing=None), run(1, 100, timing=None))
+
+
+@pytest.mark.parametrize(
+    ("timed_steps", "few"), [(0, True), (FEW_STEPS - 1, True), (FEW_STEPS, False), (10**6, False), (np.nan, False)]
+)
+def test_a_run_is_too_short_by_the_steps_that_it_timed(timed_steps, few):
+    """By no others: a run that was resumed timed only those since then, and an old one does not say how many."""
+    assert too_short(pd.DataFrame({"timed_steps": [timed_steps], "steps": [10**6]})).tolist() == [few]
