@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from course_lib.errors import CourseError, RankError, RunStopped
+from course_lib.errors import CourseError, HangError, RankError, RunStopped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +30,7 @@ class Screen:
 
     Attributes:
         as_json: print the result, or the error, as one JSON object and nothing else on standard output.
-        silent: write nothing but how this rank failed, since another one speaks for all.
+        silent: write nothing but how this rank failed or waited in vain, since another one speaks for all.
         facts: what a JSON object about an error holds besides it, e.g. the folder of the run.
     """
 
@@ -50,7 +50,7 @@ class Screen:
 
     def failed(self, error: CourseError) -> None:
         """Print an error: one paragraph, and what is evidence of it below."""
-        if self.silent and not isinstance(error, RankError):
+        if self.silent and not isinstance(error, HangError | RankError):
             return
         self.err.quiet = False
         paragraph, _, evidence = str(error).partition("\n")

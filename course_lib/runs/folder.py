@@ -29,7 +29,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from course_lib.config import RunConfig
-from course_lib.errors import ConfigError, DiskFullError, FolderError, WriteError
+from course_lib.errors import ConfigError, CourseError, DiskFullError, FolderError, WriteError
 
 FORMAT = 1
 
@@ -92,6 +92,16 @@ class RunFolder:
             return RunConfig.from_dict(content["config"]), dict(content.get("labels", {}))
         except (ConfigError, KeyError, TypeError, ValueError) as error:
             raise FolderError(f"{self.config} does not hold a run of this version: {error}") from error
+
+    def write_failure(self, error: CourseError) -> None:
+        """Record why the run did not finish."""
+        content = {
+            "type": type(error).__name__,
+            "message": error.args[0] if error.args else str(error),
+            "rank": getattr(error, "rank", None),
+            "traceback": getattr(error, "traceback", ""),
+        }
+        write_json(self.failure, content)
 
     def status(self, names: Iterable[str] | None = None) -> str:
         """How far the run is: "running", "finished", "failed", "stopped" or "lost".

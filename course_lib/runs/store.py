@@ -189,8 +189,16 @@ def _read_failure(run: RunFolder, names: list[str]) -> str | None:
     """What went wrong: the verdict, or, where the launcher died before it, what a rank said."""
     if run.failure.name in names:
         return read_json(run.failure).get("message")
-    said = sorted(name for name in names if name.startswith("error-rank"))
-    return read_json(run.path / said[0]).get("message") if said else None
+    said = {name: read_json(run.path / name) for name in sorted(names) if name.startswith("error-rank")}
+    if not said:
+        return None
+    # Who failed because of another one is innocent, and among the others the first is the culprit.
+    name, first = min(said.items(), key=lambda each: (bool(each[1].get("from_peer")), each[1].get("time", 0.0)))
+    if not first.get("from_peer"):
+        return first.get("message")
+    rank = name.removeprefix("error-rank").removesuffix(".json")
+    how = "waited for it in vain" if first.get("timed_out") else "lost its connection to it"
+    return f"Another rank hung, or ended without saying why: rank {rank} {how}. {first.get('message')}"
 
 
 READERS = (_read_config, _read_environment, _read_caveats, _read_outcome)

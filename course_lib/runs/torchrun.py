@@ -17,12 +17,12 @@ from typing import Any
 from filelock import FileLock
 
 from course_lib.config import RunConfig
-from course_lib.errors import ConfigError, CourseError, FolderError
+from course_lib.errors import ConfigError, CourseError, FolderError, HangError, RankError
 from course_lib.runs import devices
 from course_lib.runs.devices import Place
 from course_lib.runs.events import EventReader
 from course_lib.runs.exit_codes import EXIT_FAILED, EXIT_FINISHED
-from course_lib.runs.folder import RunFolder
+from course_lib.runs.folder import RunFolder, read_json
 from course_lib.runs.machine import Measuring
 from course_lib.runs.verdict import GRACE_SECONDS, Ranks, verdict
 
@@ -81,15 +81,18 @@ class JoinedRun:
         return next(event["result"] for event in ends if event["rank"] == self._rank)
 
     def _verdict(self) -> CourseError:
-        """Why the run failed, once the other ranks have had time to say so too."""
+        """Why the run failed, once the other ranks have had time to say so too; the first to know records it."""
         time.sleep(GRACE_SECONDS)
         ranks = Ranks(self.config.world_size)
         for rank in range(self.config.world_size):
             if self.folder.error(rank).exists():
                 ranks.note({"is": "exit", "rank": rank, "code": EXIT_FAILED})
         ranks.note({"is": "exit", "rank": self._rank, "code": self._exit_code})
-        error = verdict(self.folder, ranks)
+        error = _because_of_another(self.folder, ranks) or verdict(self.folder, ranks)
         assert error is not None
+        if not self.folder.failure.exists():
+            with contextlib.suppress(OSError):  # on a full disk it is still raised
+                self.folder.write_failure(error)
         return error
 
     def stop(self) -> None:
@@ -158,6 +161,34 @@ def join(config: RunConfig, make_folder: Callable[[], RunFolder], images: int, r
     if place.rank == 0:
         folder.launcher_lock.unlink(missing_ok=True)
     return JoinedRun(config, folder, images, place, code)
+
+
+def _because_of_another(folder: RunFolder, ranks: Ranks) -> CourseError | None:
+    """The error of a run in which all ranks that failed did so because of one that said nothing, or None.
+
+    Where that one is, or how it ended, torchrun knows and we do not.
+    """
+    said = {rank: read_json(folder.error(rank)) for rank in ranks.exits if folder.error(rank).exists()}
+    silent = [rank for rank in range(ranks.world_size) if rank not in ranks.exits]
+    if not silent or len(said) < len(ranks.exits) or not all(each["from_peer"] for each in said.values()):
+        return None
+    waited = {rank: each for rank, each in said.items() if each["timed_out"]}
+    first = min(waited or said, key=lambda rank: said[rank]["time"])
+    who = f"Rank {first} of {ranks.world_size}"
+    other = f"rank {silent[0]}" if len(silent) == 1 else f"one of the ranks {', '.join(map(str, silent))}"
+    if waited:
+        return HangError(
+            f"{who} waited in a collective to which {other} did not come, so the run was stopped. Every rank must call "
+            "the same collectives in the same order: look for one inside `if rank == ...`, or for loops of different "
+            "length. If a rank was only slow, raise collective_timeout. To hear where each rank was, launch the run "
+            f"without torchrun.\n\nRank {first} waited here:\n{said[first]['traceback']}"
+        )
+    return RankError(
+        f"{who} lost its connection to {other}, which ended without saying why. What torchrun prints about it tells "
+        f"more: exit code -9 is a kill, as the system does when memory runs out. Where rank {first} was then:",
+        silent[0],
+        said[first]["traceback"],
+    )
 
 
 def _places_on_this_node(config: RunConfig) -> list[Place]:
