@@ -55,18 +55,10 @@ def _measure(name: str, quick: bool) -> list[Row]:
 
     module = importlib.import_module(f"benchmarks.{name}")
     try:
-        if name == "store_speed":
-            return _store_rows(module.measure(200) if quick else module.measure())
         rows: list[Row] = module.measure(quick)
         return rows
     except Exception as error:
         return [measuring.failed(name, error)]
-
-
-def _store_rows(figures: list[dict]) -> list[Row]:
-    from benchmarks.measuring import figure
-
-    return [figure(each["name"], each["unit"], [each["value"]], at_most=each["limit"]) for each in figures]
 
 
 def _parse() -> argparse.Namespace:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.measuring import Row, figure
 from course_lib.config import MEASURED_ON_CPU_RANKS, RunConfig
 from course_lib.runs import store
 from course_lib.runs.events import EventReader, EventWriter
@@ -23,16 +24,17 @@ NEW_EVENTS = 50
 GROWTH = 2.0
 
 
-def measure(runs: int = RUNS) -> list[dict[str, Any]]:
-    """One row a figure: name, value, unit, limit (the most it may be, or None) and whether it holds."""
+def measure(quick: bool) -> list[Row]:
+    """The time to read many runs, and what one new event costs after few and after many."""
+    runs = 200 if quick else RUNS
     with tempfile.TemporaryDirectory() as scratch:
         make_runs(Path(scratch), runs)
         seconds = median_seconds(lambda: store.frame(scratch), 3)
-    rows = [_row(f"store.frame over {runs:,} finished runs", seconds, "s", SECONDS_FOR_RUNS)]
+    rows = [figure(f"store.frame over {runs:,} finished runs", "s", [seconds], at_most=SECONDS_FOR_RUNS)]
     costs = [seconds_per_new_event(before) * 1e6 for before in EVENTS_BEFORE]
     for before, cost in zip(EVENTS_BEFORE, costs, strict=True):
-        rows.append(_row(f"one new event, with {before:,} before it", cost, "µs", None))
-    rows.append(_row("growth of the cost of a new event", costs[-1] / costs[0], "times", GROWTH))
+        rows.append(figure(f"one new event, with {before:,} before it", "µs", [cost]))
+    rows.append(figure("growth of the cost of a new event", "times", [costs[-1] / costs[0]], at_most=GROWTH))
     return rows
 
 
@@ -96,13 +98,3 @@ def median_seconds(work: Callable[[], object], times: int) -> float:
         work()
         taken.append(time.perf_counter() - start)
     return statistics.median(taken)
-
-
-def _row(name: str, value: float, unit: str, limit: float | None) -> dict[str, Any]:
-    return {"name": name, "value": value, "unit": unit, "limit": limit, "ok": limit is None or value <= limit}
-
-
-if __name__ == "__main__":
-    for row in measure():
-        limit = "" if row["limit"] is None else f"  (at most {row['limit']:g}: {'yes' if row['ok'] else 'NO'})"
-        print(f"{row['name']:45} {row['value']:8.2f} {row['unit']}{limit}")

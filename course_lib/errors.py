@@ -1,7 +1,7 @@
 """Every error that the course raises on purpose.
 
 CourseError                     anything below; `exit_code` is what the command line ends with
-├── UsageError                  what was asked for cannot be done; nothing was started (exit code 2)
+├── UsageError                  what was asked for cannot be done (exit code 2)
 │   ├── ConfigError             a field of RunConfig, or several that do not go together
 │   ├── DeviceError             a device that is not there, or more of them than exist
 │   ├── FunctionError           a training function that cannot be sent to the ranks
@@ -34,7 +34,7 @@ class CourseError(Exception):
 
 
 class UsageError(CourseError):
-    """What was asked for cannot be done; nothing was started."""
+    """What was asked for cannot be done; nearly always it is said before anything was started."""
 
     exit_code = 2
 

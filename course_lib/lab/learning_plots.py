@@ -88,7 +88,7 @@ def progress(steps: pd.DataFrame, epochs: pd.DataFrame, total_epochs: int) -> Fi
     both = pd.concat([steps, epochs])  # so that a run has one colour
     # Not laid out anew for each drawing: axes that move are hard to watch.
     figure, (left, *right) = new_figure(columns=min(2, total_epochs), width=9.0, height=3.2, by_hand=True)
-    several = both["run"].nunique() > 1
+    several = both[identity(both)].nunique() > 1
     figure.subplots_adjust(left=0.065, right=0.75 if several else 0.985, bottom=0.22, top=0.88, wspace=0.22)
     label_axes(left, "Step of the optimizer", "Training loss")
     series = split(both, _names(both), apart=[identity(both)])[0]

@@ -27,6 +27,7 @@ from course_lib.lab.style import (
     GREY,
     NOT_A_SPEED,
     SMALL,
+    TIMING_UNKNOWN,
     finish,
     label_axes,
     legend_beside,
@@ -46,6 +47,7 @@ PHASES = {
 MEASURED_PHASES = tuple(PHASES)[:4]
 CROWDED = 10  # bars from which on their totals stand upright
 WINDOW = 3  # steps that a timeline shows
+BACKWARD = "Backward includes the exchange of gradients, and the wait for slower ranks."
 
 
 class Bar(NamedTuple):
@@ -102,8 +104,8 @@ def timeline(steps: pd.DataFrame, run: str | None = None) -> Figure:
     facts = _draw_timeline(axes, rows[rows["step"].isin(shown)])
     which = f"step {shown[0]}" if len(shown) == 1 else f"steps {shown[0]} to {shown[-1]}"
     title = f"What each rank does during {which} of {name}"
-    notes = ["Backward includes the exchange of gradients, and the wait for slower ranks.", note]
-    return finish(figure, title, notes, facts)
+    notes = [f"Times {rows['timing'].iloc[0] or TIMING_UNKNOWN}. {BACKWARD}", note]
+    return finish(figure, title, [*notes, *caveat_notes(rows)], facts)
 
 
 def _typical_steps(rows: pd.DataFrame) -> tuple[list[int], str]:

@@ -136,7 +136,7 @@ _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"), default=_ite
 def _encode(event: dict[str, Any]) -> bytes:
     try:
         return _ENCODER.encode(event).encode()
-    except (TypeError, ValueError):  # rare: not finite, or something that JSON has no word for
+    except (TypeError, ValueError, RecursionError):  # rare: not finite, or something that JSON has no word for
         return _ENCODER.encode({key: plain(value, key) for key, value in event.items()}).encode()
 
 
@@ -146,20 +146,27 @@ def plain(value: Any, key: str) -> Any:
     Raises:
         ReportError: JSON cannot hold it; names the key.
     """
+    try:
+        return _plain(value, key)
+    except RecursionError as error:
+        raise ReportError(f"Cannot report {key!r}: it holds itself, or lists within lists without end.") from error
+
+
+def _plain(value: Any, key: str) -> Any:
     if isinstance(value, float):
         return float(value) if isfinite(value) else None
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, list | tuple):
-        return [plain(item, f"{key}[{index}]") for index, item in enumerate(value)]
+        return [_plain(item, f"{key}[{index}]") for index, item in enumerate(value)]
     if isinstance(value, dict):
-        return {str(name): plain(item, f"{key}.{name}") for name, item in value.items()}
+        return {str(name): _plain(item, f"{key}.{name}") for name, item in value.items()}
     try:
         number = _item(value)
     except TypeError:
         number = None
     if isinstance(number, bool | int | float | str):
-        return plain(number, key)
+        return _plain(number, key)
     raise ReportError(
         f"Cannot report {key!r}: it is a {type(value).__name__}, and an event holds numbers, strings, lists, dicts and "
         "tensors of one element. Reduce it to a number first (for a tensor: .mean(), or .tolist() for a short one)."

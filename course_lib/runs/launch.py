@@ -13,7 +13,7 @@ from typing import Any
 from course_lib.config import RunConfig
 from course_lib.errors import ConfigError, FolderError
 from course_lib.runs import devices
-from course_lib.runs.folder import RunFolder, create_run_folder, write_bytes
+from course_lib.runs.folder import FINISHED, RunFolder, create_run_folder, write_bytes
 from course_lib.runs.functions import TrainFunction, pickle_function
 from course_lib.runs.launcher import fork_server
 from course_lib.runs.machine import Measuring
@@ -147,6 +147,8 @@ def _check_resume(config: RunConfig, resume_from: str | os.PathLike[str] | None)
         return None
     folder = RunFolder(Path(resume_from).resolve())
     before, _ = folder.read_config()
+    if folder.status() == FINISHED:
+        raise ConfigError(f"The run in {folder.path} has finished: no epoch is left to train.")
     if not folder.checkpoint.exists():
         raise FolderError(f"{folder.path} has no checkpoint to go on from: it ended before its first epoch did.")
     same, now = before.to_dict(), config.to_dict()
@@ -166,5 +168,9 @@ def _new_run_folder(config: RunConfig) -> RunFolder:
     for number in count(1):
         path = Path("runs") / (name if number == 1 else f"{name}-{number}")
         if not path.exists():
-            return create_run_folder(path)
+            try:
+                return create_run_folder(path)
+            except FolderError:
+                if not path.exists():  # else another launch took the name in this moment
+                    raise
     raise AssertionError("count() does not end")

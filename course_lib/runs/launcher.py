@@ -82,6 +82,10 @@ class ForkServer:
         """Kill all ranks of a run, and what they started."""
         self._ask({"do": "kill", "run": run})
 
+    def destroy(self) -> None:
+        """End a server that no longer answers; the kernel ends its ranks."""
+        self._process.kill()
+
     def dump(self, run: str, rank: int) -> None:
         """Have a rank write where it is."""
         self._ask({"do": "dump", "run": run, "rank": rank})

@@ -15,6 +15,7 @@ from filelock import FileLock, Timeout
 
 from course_lib.runs.folder import RunFolder, write_json
 
+NOT_KNOWN = "it is not known whether another run went on at the same time"
 NOT_ALONE = "another run went on at the same time"
 
 
@@ -24,25 +25,33 @@ class Measuring:
     def __init__(self, folder: RunFolder, caveats: list[str]) -> None:
         self._folder = folder
         self._caveats = list(caveats)
+        self._mine: Path | None = None
+        self._held = contextlib.ExitStack()
+        try:
+            self._claim()
+        except OSError:  # the temporary folder is full, another's, or something else is there
+            self._caveats.append(NOT_KNOWN)
+        self._write()
+
+    def _claim(self) -> None:
         shared = Path(tempfile.gettempdir()) / f"ddp-course-runs-{os.getuid()}"
         shared.mkdir(exist_ok=True)
         self._mine = shared / f"{uuid.uuid4().hex}.lock"
-        self._lock = FileLock(self._mine, thread_local=False)
-        self._lock.acquire()
+        self._held.callback(_remove, self._mine)
+        self._held.enter_context(FileLock(self._mine, thread_local=False))
         others = [path for path in shared.glob("*.lock") if path != self._mine and _is_held(path)]
         for other in others:
             _disturbed(other).touch()
         if others:
             self._caveats.append(NOT_ALONE)
-        self._write()
 
     def end(self) -> None:
         """Leave the machine to others."""
-        if _disturbed(self._mine).exists() and NOT_ALONE not in self._caveats:
+        if self._mine and _disturbed(self._mine).exists() and NOT_ALONE not in self._caveats:
             self._caveats.append(NOT_ALONE)
             self._write()
-        self._lock.release()
-        _remove(self._mine)
+        with contextlib.suppress(OSError):
+            self._held.close()
 
     def _write(self) -> None:
         if not self._caveats:

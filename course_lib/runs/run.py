@@ -22,6 +22,7 @@ from course_lib.runs.verdict import GRACE_SECONDS, Ranks, time_limit_passed, ver
 
 MAX_LOG_BYTES = 20 * 2**20
 SECONDS_BETWEEN_LOOKS = 0.2
+SECONDS_TO_KILL = 5.0  # that the server may take over it
 
 
 class Run:
@@ -124,6 +125,7 @@ class Run:
         try:
             self._error = self._watch()
         except Exception as error:  # whoever waits must hear of it
+            self._end_ranks()
             self._error = error if isinstance(error, CourseError) else LaunchError(f"The run was lost: {error!r}")
         try:
             if self._error is not None:
@@ -132,6 +134,16 @@ class Run:
             self._on_end()
         finally:
             self._over.set()
+
+    def _end_ranks(self) -> None:
+        """Kill the ranks, whatever the notices say, and return when they are gone."""
+        with contextlib.suppress(LaunchError):
+            self._server.kill(self._name)
+        try:
+            while self._notices.get(timeout=SECONDS_TO_KILL)["is"] not in ("over", "lost"):
+                pass
+        except queue.Empty:
+            self._server.destroy()
 
     def _release(self) -> None:
         """Let go of the lock that says that the run goes on."""
@@ -148,7 +160,7 @@ class Run:
         ranks = Ranks(self.config.world_size)
         began = time.monotonic()
         reason: CourseError | None = None
-        kill_at = float("inf")
+        kill_at = give_up_at = float("inf")
         while True:
             with contextlib.suppress(queue.Empty):
                 notice = self._notices.get(timeout=SECONDS_BETWEEN_LOOKS)
@@ -156,7 +168,7 @@ class Run:
                     return reason or verdict(self.folder, ranks)
                 if notice["is"] == "lost":
                     shutil.rmtree(ranks.meeting_folder, ignore_errors=True)
-                    return LaunchError(f"{_SERVER_DIED} {self._server.errors()}".rstrip())
+                    return reason or LaunchError(f"{_SERVER_DIED} {self._server.errors()}".rstrip())
                 if notice["is"] == "refused":
                     reason = LaunchError(f"The system would not start {self.config.world_size} ranks: {notice['why']}.")
                 ranks.note(notice)
@@ -171,6 +183,9 @@ class Run:
                     self._ask_where_they_are(ranks)
                 ranks.killed = ranks.alive
                 self._server.kill(self._name)
+                give_up_at = time.monotonic() + SECONDS_TO_KILL
+            elif time.monotonic() > give_up_at:  # somebody stopped the server (SIGSTOP); its ranks die with it
+                self._server.destroy()
 
     def _reason_to_end(self, seconds: float, ranks: Ranks) -> CourseError | None:
         """Why the run must end although no rank failed."""
@@ -216,4 +231,8 @@ _SERVER_DIED = (
 
 
 def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
+    """Bytes in a file; 0 where it is not there, or cannot be asked for now."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

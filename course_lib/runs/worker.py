@@ -10,6 +10,7 @@ import signal
 import socket
 import time
 import traceback
+from collections import deque
 from datetime import timedelta
 from importlib.metadata import version
 from io import BytesIO
@@ -20,7 +21,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
 from course_lib import __version__
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, FolderError, ReportError
 from course_lib.runs import devices
 from course_lib.runs.devices import Place
 from course_lib.runs.events import EventWriter, plain
@@ -56,15 +57,18 @@ class Worker:
         self._folder = folder
         self._resume_from = resume_from
         self._events = EventWriter(folder.events(self.rank))
-        self._unread: list[dict[str, Any]] = []
+        self._unread: deque[dict[str, Any]] = deque()
         self._last_read = 0.0
 
     def report(self, kind: str, **values: Any) -> None:
         """Record an event: numbers, strings, lists of them, or tensors of one element.
 
         Raises:
+            ReportError: a value is none of these, or is called like what every event has.
             WriteError: the event could not be written.
         """
+        if taken := values.keys() & {"kind", "rank", "time"}:
+            raise ReportError(f"Every event has a {min(taken)!r} of its own: report the value under another name.")
         self._unread.append({"kind": kind, "rank": self.rank, "time": time.time(), **values})
         wait = self.device.type == "cuda" and kind == "step"
         if not wait or time.monotonic() - self._last_read > SECONDS_BETWEEN_READS:
@@ -72,9 +76,8 @@ class Worker:
 
     def flush(self) -> None:
         """Write the events that still wait for their values on the GPU."""
-        for event in self._unread:
-            self._events.write(event)
-        self._unread.clear()
+        while self._unread:
+            self._events.write(self._unread.popleft())
         self._last_read = time.monotonic()
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
@@ -93,11 +96,19 @@ class Worker:
             raise cannot_write(self._folder.checkpoint, error) from error
 
     def load_checkpoint(self) -> dict[str, Any] | None:
-        """The checkpoint of the run that this one goes on from; None where it starts anew."""
+        """The checkpoint of the run that this one goes on from; None where it starts anew.
+
+        Raises:
+            FolderError: it cannot be read.
+        """
         if self._resume_from is None:
             return None
         path = RunFolder(self._resume_from).checkpoint
-        state: dict[str, Any] = torch.load(path, map_location=self.device, weights_only=True)
+        try:
+            state: dict[str, Any] = torch.load(path, map_location=self.device, weights_only=True)
+        except Exception as error:  # torch has no word for a damaged file
+            why = error.strerror if isinstance(error, OSError) else "it is damaged, or no checkpoint"
+            raise FolderError(f"{path} cannot be read: {why}. Go on from another run, or train anew.") from error
         return state
 
     def close(self) -> None:

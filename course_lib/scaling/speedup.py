@@ -106,7 +106,7 @@ def ratio_interval(rates: np.ndarray, baseline_rates: np.ndarray) -> tuple[float
     """The 90 % interval of the ratio between two sets of repeated rates.
 
     The k-th smallest and the k-th largest of all m x n ratios, where k comes from the distribution of
-    the Mann-Whitney statistic: exact at any number of repeats, whatever the distribution of the
+    the Mann-Whitney statistic: exact up to 20 repeats a side, whatever the distribution of the
     noise, as long as it multiplies both sides alike (Hollander, Wolfe and Chicken, Nonparametric
     Statistical Methods, 3rd ed., section 4.3, on logarithms; Hoefler and Belli, Scientific Benchmarking
     of Parallel Computing Systems, SC 2015, advise ranks for times). Three runs on each side just reach

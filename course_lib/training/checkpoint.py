@@ -36,17 +36,23 @@ def restore(
         Whole epochs, steps and seconds so far.
 
     Raises:
-        ConfigError: all of the `epochs` are done.
+        ConfigError: all of the `epochs` are done, or the state is of another kind of run.
     """
-    if state["epochs_done"] >= epochs:
-        raise ConfigError(f"The checkpoint was written after the last of {epochs} epochs: nothing is left to train.")
-    for name, part in parts.items():
-        part.load_state_dict(state[name])
-    streams = state["random"][rank]
-    torch.set_rng_state(streams["cpu"].cpu())
-    if "cuda" in streams and device.type == "cuda":
-        torch.cuda.set_rng_state(streams["cuda"].cpu(), device)
-    return state["epochs_done"], state["step"], state["seconds"]
+    try:
+        if state["epochs_done"] >= epochs:
+            raise ConfigError(f"The checkpoint was written after the last of {epochs} epochs: no epoch is left.")
+        for name, part in parts.items():
+            part.load_state_dict(state[name])
+        streams = state["random"][rank]
+        torch.set_rng_state(streams["cpu"].cpu())
+        if "cuda" in streams and device.type == "cuda":
+            torch.cuda.set_rng_state(streams["cuda"].cpu(), device)
+        return state["epochs_done"], state["step"], state["seconds"]
+    except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+        raise ConfigError(
+            f"The checkpoint is not of this run, or it is damaged ({type(error).__name__}: {error}). "
+            "Go on from another run, or train anew."
+        ) from error
 
 
 def _random_state(device: torch.device) -> dict[str, Tensor]:

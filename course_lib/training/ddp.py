@@ -120,7 +120,7 @@ def train(config: RunConfig, worker: Worker) -> dict[str, Any]:
             watch.lap("optimizer")
 
             times = watch.end_step(step.samples)
-            own_loss = step_loss * (step.samples / max(1, step.share))
+            own_loss = step_loss * (step.samples / step.share) if step.share else None
             worker.report("step", epoch=epoch + 1, step=step_count, loss=own_loss, lr=lr, **times)
 
         train_seconds = watch.seconds() - began

@@ -29,6 +29,7 @@ class Stopwatch:
     def __init__(self, device: torch.device, seconds_before: float = 0.0) -> None:
         self._on_gpu = device.type == "cuda"
         self._began = time.perf_counter() - seconds_before
+        self._wall_clock = time.time(), self._now()  # one moment on both clocks
         self._steps: list[StepTimes] = []
 
     def start(self) -> None:
@@ -36,7 +37,7 @@ class Stopwatch:
 
         So what is done between two steps, reporting too, counts as time of the next one.
         """
-        self._step = StepTimes(time.time(), self._now())
+        self._step = StepTimes(self._now())
 
     def lap(self, phase: str) -> None:
         """A phase ends: all since the last lap belongs to it."""
@@ -51,11 +52,11 @@ class Stopwatch:
         step = self._step
         step.samples = samples
         self._steps.append(step)
-        self._step = StepTimes(time.time(), step.laps[-1][1])  # before its laps are read, and gone
-        readings: dict[str, Any] = step.readings()
+        self._step = StepTimes(step.laps[-1][1])  # before its laps are read, and gone
+        readings: dict[str, Any] = step.readings(*self._wall_clock)
         if not self._on_gpu:
             readings = {name: reading.item() for name, reading in readings.items()}
-        return {"start": step.start, "samples": samples, **readings}
+        return {"samples": samples, **readings}
 
     def seconds(self) -> float:
         """Since the training began, with all that was queued on the GPU done; pauses do not count."""
@@ -68,6 +69,7 @@ class Stopwatch:
         steps = self._steps[untimed_steps(len(self._steps)) :]
         return {
             "images_per_sec": sum(step.samples for step in steps) / sum(step.total() for step in steps),
+            "timed_steps": len(steps),
             "step_seconds": median(step.total() for step in steps),
             "time_split": {phase: median(step.phases()[phase] for step in steps) for phase in PHASES},
         }
@@ -83,8 +85,7 @@ class Stopwatch:
 class StepTimes:
     """When one step began, and when each of its phases ended."""
 
-    def __init__(self, start: float, began: Any) -> None:
-        self.start = start
+    def __init__(self, began: Any) -> None:
         self.samples = 0
         self.laps: list[tuple[str, Any]] = [("", began)]
         self._phases: dict[str, float] = {}
@@ -106,10 +107,12 @@ class StepTimes:
     def _phase(self, phase: str) -> float:
         return self.phases()[phase]
 
-    def readings(self) -> dict[str, Reading]:
-        """The figures of a step's report."""
+    def readings(self, wall_clock: float, then: Any) -> dict[str, Reading]:
+        """The figures of a step's report; `wall_clock` is what time it was at the moment `then`."""
+        began = self.laps[0][1]
         phases = {phase: Reading(partial(self._phase, phase)) for phase in PHASES}
         return {
+            "start": Reading(lambda: wall_clock + _elapsed(then, began)),
             **phases,
             "seconds": Reading(self.total),
             "images_per_sec": Reading(lambda: self.samples / self.total()),

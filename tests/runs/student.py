@@ -11,6 +11,8 @@ import time
 import torch
 import torch.distributed as dist
 
+from course_lib.errors import ReportError
+
 
 def join(config, worker) -> None:
     """Without a timeout, as most write it: the run's own must hold."""
@@ -159,6 +161,39 @@ def reports_without_end(config, worker):
 
 def returns_something_odd(config, worker):
     return {"model": torch.nn.Linear(2, 2)}
+
+
+def returns_itself(config, worker):
+    result = {}
+    result["again"] = result
+    return result
+
+
+def returns_depths(config, worker):
+    result = []
+    for _ in range(100_000):
+        result = [result]
+    return result
+
+
+def cannot_record_its_error(config, worker):
+    worker.report("before")
+    folder = worker._folder
+    folder.error(worker.rank).mkdir()  # what stands there cannot be replaced by a file
+    raise ValueError("nobody will read this")
+
+
+def reports_after_refusals(config, worker):
+    """How many reports were refused; a lost one would be refused again with each later one."""
+    refused = 0
+    worker.report("good", value=1)
+    for values in ({"value": object()}, {"time": "now"}, {"rank": 7}, {"value": [object()]}):
+        try:
+            worker.report("bad", **values)
+        except ReportError:
+            refused += 1
+    worker.report("good", value=2)
+    return refused
 
 
 def reports_something_odd(config, worker):

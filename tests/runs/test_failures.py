@@ -27,7 +27,6 @@ from course_lib.errors import (
     FolderError,
     FunctionError,
     HangError,
-    LaunchError,
     NonFiniteLossError,
     RankError,
     ReportError,
@@ -188,6 +187,25 @@ def test_only_a_full_disk_asks_for_space(number):
     assert full or os.strerror(number) in str(error)
 
 
+def test_a_rank_that_cannot_even_record_its_error_is_told(quick):
+    error, run = fails(WriteError, student.cannot_record_its_error, quick)
+    assert "Nothing can be written" in str(error)
+    assert [event["kind"] for event in EventReader(run.path).read_new()] == ["before"]
+
+
+def test_a_value_that_cannot_be_reported_spoils_no_other(quick):
+    run = launch(student.reports_after_refusals, quick)
+    assert run.wait(60) == 4
+    told = [(event["kind"], event.get("value")) for event in EventReader(run.path).read_new()]
+    assert told == [("good", 1), ("good", 2), ("end", None)]
+
+
+@pytest.mark.parametrize("train", [student.returns_itself, student.returns_depths])
+def test_a_result_without_end_is_refused(quick, train):
+    error, _ = fails(ReportError, train, quick)
+    assert "'result'" in str(error)
+
+
 def test_stop_before_the_first_step_and_twice(quick):
     run = launch(ddp.train, quick.with_(num_gpus=2))
     run.stop()
@@ -253,18 +271,6 @@ def test_a_checkpoint_that_does_not_fit_is_told(quick, small_disk):
     error, run = fails(DiskFullError, single.train, config, out=small_disk / "run")
     assert "checkpoint" in str(error)
     assert store.epochs(run.path).epoch.tolist() == [1]
-
-
-def test_a_server_that_is_killed_takes_its_ranks_along_and_is_replaced(quick):
-    run = launch(student.never_returns, quick.with_(num_gpus=2))
-    seen = []
-    assert eventually(lambda: seen.extend(run.events()) or len(seen) == 2, 60)
-    os.kill(fork_server().pid, signal.SIGKILL)
-    with pytest.raises(LaunchError, match="Launch again"):
-        run.wait(SECONDS)
-    assert not Path(seen[0]["meeting"].removeprefix("file://")).parent.exists()
-    assert eventually(lambda: not any(is_alive(event["pid"]) for event in seen))
-    assert launch(student.sum_of_ranks, quick.with_(num_gpus=2)).wait(60) == 3
 
 
 KERNEL = """
