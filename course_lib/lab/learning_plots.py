@@ -24,7 +24,6 @@ SETTINGS_OF_A_RUN = (
     *("model", "world_size", "global_batch_size", "peak_lr", "optimizer", "schedule", "warmup_epochs", "epochs"),
     *("weight_decay", "clip_norm", "precision", "sync_batchnorm", "data", "train_samples"),
 )
-SETTINGS_OF_EPOCHS = ("world_size", "global_batch_size", "lr")  # those that `store.epochs` tells
 SMOOTH_FROM, SMOOTH_OVER = 200, 25  # steps
 CROWDED = 12  # lines from which on they are drawn thin
 IN_WORDS = 12  # lines that the text of a figure speaks of
@@ -38,7 +37,7 @@ def accuracy_against_epoch(epochs: pd.DataFrame) -> Figure:
     title = "Validation accuracy against epoch"
     if rows.empty:
         return _nothing(figure, axes, title, "No epoch has ended yet. Launch a run, and draw this again.")
-    series, notes = split(rows, _settings(rows, SETTINGS_OF_EPOCHS), apart=[identity(rows)])
+    series, notes = split(rows, SETTINGS_OF_A_RUN, apart=[identity(rows)])
     facts = _draw_accuracy(axes, series, "epoch")
     legend_beside(axes)
     return finish(figure, title, [*notes, *_coinciding(series, "val_accuracy")], facts)
@@ -52,7 +51,7 @@ def accuracy_against_seconds(epochs: pd.DataFrame) -> Figure:
     title = f"Validation accuracy against training time{how_timed(rows)}"
     if rows.empty:
         return _nothing(figure, axes, title, "No epoch has ended yet. Launch a run, and draw this again.")
-    series, notes = split(rows, _settings(rows, SETTINGS_OF_EPOCHS), apart=[identity(rows)])
+    series, notes = split(rows, SETTINGS_OF_A_RUN, apart=[identity(rows)])
     facts = _draw_accuracy(axes, series, "seconds")
     axes.set_xlim(left=0)
     legend_beside(axes, hollow_entry(rows))
@@ -70,7 +69,8 @@ def loss_against_step(steps: pd.DataFrame) -> Figure:
     label_axes(axes, "Step of the optimizer", "Training loss (cross-entropy)")
     if rows.empty:
         return _nothing(figure, axes, title, "No step has been recorded yet. Launch a run, and draw this again.")
-    series, notes = split(rows, _settings(rows, ("world_size", "run")), apart=[identity(rows)])
+    known = {*SETTINGS_OF_A_RUN} <= {*rows}
+    series, notes = split(rows, SETTINGS_OF_A_RUN if known else ("world_size", "run"), apart=[identity(rows)])
     facts, more = _draw_loss(axes, series)
     legend_beside(axes)
     return finish(figure, title, [*notes, *more, *_coinciding(series, "loss")], facts)
@@ -190,11 +190,6 @@ def _coinciding(series: list[Series], column: str) -> list[str]:
     """The note that fewer lines are seen than there are runs."""
     lines = [(each.label, *each.rows[column].sort_values()) for each in series]
     return ["Some repeats coincide: the same seed gave the same result."] if len(set(lines)) < len(lines) else []
-
-
-def _settings(rows: pd.DataFrame, otherwise: tuple[str, ...]) -> tuple[str, ...]:
-    """What tells runs apart: all their settings, or `otherwise` where the frame does not have these."""
-    return SETTINGS_OF_A_RUN if {*SETTINGS_OF_A_RUN} <= {*rows} else otherwise
 
 
 def _names(rows: pd.DataFrame) -> list[str]:
