@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +141,10 @@ def nccl_with_one_rank_trains_as_single_does(bench: Bench) -> list[Row]:
     difference = abs(alone.value["val_accuracy"] - together.value["val_accuracy"])
     same = alone.value["fingerprint"] == together.value["fingerprint"]
     backend = "nccl" if bench.on_gpu else "gloo"
+    steps = [event for event in alone.events if event["kind"] == "step" and event["epoch"] == 1]
+    gaps = [after["start"] - step["start"] - step["seconds"] for step, after in pairwise(steps)]
     return [
+        figure("largest gap between two steps of an epoch", "s", [max(map(abs, gaps))], at_most=0.001),
         passed("one rank on one GPU meets over NCCL", together.backend == backend, together.backend),
         passed("a run with a GPU for each rank is a measurement of speed", not together.caveats, together.caveats),
         figure(
