@@ -34,7 +34,7 @@ EXACT_UP_TO = 20  # runs on each side; above, the normal approximation is as goo
 def with_speedup(frame: pd.DataFrame) -> pd.DataFrame:
     """A copy of a frame of runs (see runs/store.py) with the columns `SPEEDUP_COLUMNS`.
 
-    Runs that are alike in `SAME_FOR_SPEED`, ranks, batch and caveats are repeats of one measurement.
+    Runs that are alike in `SAME_FOR_SPEED`, ranks and batch are repeats of one measurement.
     Their speedup is the median of their images per second over the median of the runs on one rank
     that are alike in the rest: with the same batch per rank, or, in strong scaling, the same global
     batch. Efficiency is speedup over `world_size`. The 90 % interval is `ratio_interval`'s; the
@@ -42,8 +42,8 @@ def with_speedup(frame: pd.DataFrame) -> pd.DataFrame:
 
     NaN where there is nothing to compare with: a run that did not finish, whose timing is not
     known, or without a like run on one rank. The interval is NaN where there are too few repeats.
-    Runs that are no speed measurement (`speed_caveats`) get their number all the same; a one-rank run
-    with caveats is compared with only where there is none without.
+    A repeat that is no speed measurement (`speed_caveats`) is left out, and NaN, where there are others
+    that are; where there are none, the speedup is that of all repeats.
     """
     rate = pd.to_numeric(frame["images_per_sec"], errors="coerce").to_numpy(float, na_value=np.nan)
     usable = (
@@ -63,9 +63,11 @@ def too_short(frame: pd.DataFrame) -> pd.Series[bool]:
 def _speedups(runs: pd.DataFrame, rate: np.ndarray) -> np.ndarray:
     """One row of `SPEEDUP_COLUMNS` for each of these runs, which all have a rate."""
     experiment = _number_groups(_experiment(runs))
-    measurement = _number_groups(runs[[*RANKS, "speed_caveats"]].assign(experiment=experiment))
-    rows_of = {number: np.flatnonzero(measurement == number) for number in np.unique(measurement)}
-    baselines = _baselines(runs, experiment, measurement)
+    measurement = _number_groups(runs[[*RANKS]].assign(experiment=experiment))
+    clean = (runs["speed_caveats"] == "").to_numpy()
+    rows_of = {number: _best(np.flatnonzero(measurement == number), clean) for number in np.unique(measurement)}
+    alone = np.flatnonzero(runs["world_size"] == 1)
+    baselines = dict(zip(experiment[alone], measurement[alone], strict=True))
     world_size = runs["world_size"].to_numpy(float)
     values = np.full((len(runs), len(SPEEDUP_COLUMNS)), np.nan)
     for number, rows in rows_of.items():
@@ -89,10 +91,9 @@ def _number_groups(columns: pd.DataFrame) -> np.ndarray:
     return columns.groupby(list(columns), dropna=False, sort=False).ngroup().to_numpy()
 
 
-def _baselines(runs: pd.DataFrame, experiment: np.ndarray, measurement: np.ndarray) -> dict[int, int]:
-    """For each experiment, its measurement on one rank; the one without caveats if there is one."""
-    single = runs[runs["world_size"] == 1].sort_values("speed_caveats", kind="stable")
-    return {experiment[row]: measurement[row] for row in reversed(single.index)}
+def _best(rows: np.ndarray, clean: np.ndarray) -> np.ndarray:
+    """Those of a measurement's repeats that count: the ones without caveats, if there are any."""
+    return rows[clean[rows]] if clean[rows].any() else rows
 
 
 def _ratio(rates: np.ndarray, baseline_rates: np.ndarray) -> tuple[float, float, float]:

@@ -216,14 +216,20 @@ def test_nodes_are_not_mixed_with_ranks_of_one_node():
     assert speedups(rows) == [1.0, 3.8, 3.0]
 
 
-def test_what_is_no_measurement_of_speed_is_shown_and_kept_apart():
-    rows = [*runs(1, [100] * 3), *runs(2, [180] * 3), run(2, 20, speed_caveats="another run went on at the same time")]
-    rows += [run(1, 10, speed_caveats="another run went on at the same time")]
-    table = with_speedup(pd.DataFrame(rows))
-    assert table["speedup"].tolist() == [1.0] * 3 + [1.8] * 3 + [0.2, 0.1]
-    assert table["speedup_low"].isna().tolist() == [False] * 6 + [True] * 2
+@given(st.lists(st.tuples(st.sampled_from([1, 2]), st.floats(1, 1e6)), max_size=5))
+def test_repeats_that_were_disturbed_change_nothing_and_get_no_speedup(disturbed):
+    rows = [*runs(1, [100, 101, 102]), *runs(2, [180, 190, 200])]
+    expected = with_speedup(pd.DataFrame(rows))[list(SPEEDUP_COLUMNS)]
+    rows += [run(size, rate, speed_caveats="another run went on at the same time") for size, rate in disturbed]
+    table = with_speedup(pd.DataFrame(rows))[list(SPEEDUP_COLUMNS)]
+    pd.testing.assert_frame_equal(table[:6], expected)
+    assert table[6:].isna().all(axis=None)
+
+
+def test_where_no_repeat_is_a_measurement_of_speed_all_count():
     crowded = [run(1, 100, speed_caveats="crowded"), run(2, 150, speed_caveats="crowded")]
     assert speedups(crowded) == [1.0, 1.5]
+    assert speedups([run(1, 100), *crowded[1:], run(2, 170, speed_caveats="very crowded")]) == [1.0, 1.6, 1.6]
 
 
 @pytest.mark.parametrize(
