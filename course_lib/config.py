@@ -24,6 +24,7 @@ MEASURED_ON_CPU_RANKS = "measured on CPU ranks"
 SIMULATED = "simulated"
 AT_LEAST_ONE = ("num_gpus", "num_nodes", "batch_size", "accumulation_steps", "epochs", "threads_per_rank")
 MAX_WORLD_SIZE = 1024
+MAX_SEED = 2**63 - 1 - MAX_WORLD_SIZE  # each rank adds its number, and seeds and tables take 63 bits
 # The first steps load kernels, fill caches and let the allocator grow: every figure of a run leaves them out.
 WARMUP_STEPS = 10
 
@@ -165,6 +166,8 @@ def _check_values(config: RunConfig) -> None:
     for name in ("weight_decay", "warmup_epochs", "seed"):
         if getattr(config, name) < 0:
             raise ConfigError(f"{name} must be 0 or more, not {getattr(config, name)}.")
+    if config.seed > MAX_SEED:
+        raise ConfigError(f"seed must be at most {MAX_SEED}, not {config.seed}.")
     if config.clip_norm is not None and config.clip_norm <= 0:
         raise ConfigError(f"clip_norm must be above 0, not {config.clip_norm}; leave it out not to clip.")
     if config.train_samples is not None and config.train_samples < 1:
