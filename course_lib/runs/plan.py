@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import Any
 
 from course_lib.config import RunConfig
 from course_lib.errors import ConfigError
 
 SCALINGS = ("weak", "strong")
+MAX_RUNS = 10_000  # more would take weeks, and the plan is made as a whole
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Sweep:
     strong scaling `lr_rule` is "none": the global batch stays, so the learning rate must stay too.
 
     Raises:
-        ConfigError: a value is wrong, or a global batch cannot be shared out evenly; names it.
+        ConfigError: a value is wrong, the runs are too many, or a global batch cannot be shared out evenly; names it.
     """
 
     base: RunConfig
@@ -59,6 +61,8 @@ class Sweep:
             raise ConfigError(f"scaling must be one of {', '.join(SCALINGS)}, not {self.scaling!r}.")
         if type(self.repeats) is not int or self.repeats < 1:
             raise ConfigError(f"repeats must be a whole number from 1 on, not {self.repeats!r}.")
+        grid = (self.num_gpus, self.batch_size, self.lr, self.seeds)
+        _refuse_too_many(self.repeats * prod(map(len, grid)))
         self.plan("")
 
     def plan(self, name: str) -> list[Planned]:
@@ -89,10 +93,18 @@ def _as_tuple(name: str, values: Any) -> tuple[Any, ...]:
         raise ConfigError(
             f"{name} of a sweep must be a list of values, not {values!r}. For one value, write [{values!r}]."
         )
+    _refuse_too_many(len(values))
     numbers = tuple(float(value) if name == "lr" and type(value) is int else value for value in values)
-    if any(value in numbers[:index] for index, value in enumerate(numbers)):
+    if len(set(map(repr, numbers))) < len(numbers):  # not all that may stand there by mistake can be hashed
         raise ConfigError(f"{name} of a sweep names a value twice: {list(values)}. To run it again, raise repeats.")
     return numbers
+
+
+def _refuse_too_many(runs: int) -> None:
+    if runs > MAX_RUNS:
+        raise ConfigError(
+            f"A sweep makes at most {MAX_RUNS:,} runs, and this one has {runs:,}. Name fewer values, or lower repeats."
+        )
 
 
 def _share_out(config: RunConfig) -> RunConfig:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from course_lib.config import RunConfig
@@ -20,6 +20,7 @@ from course_lib.errors import ConfigError, DeviceError, FolderError
 from course_lib.runs import store
 from course_lib.runs.devices import gpu_count
 from course_lib.runs.folder import FORMAT, create_run_folder, write_json
+from course_lib.runs.plan import MAX_RUNS
 from course_lib.runs.sweep import Progress, Sweep, expected_seconds, run_sweep
 from course_lib.training import ddp
 
@@ -118,6 +119,16 @@ def test_strong_scaling_shares_out_the_global_batch_and_keeps_the_learning_rate(
 def test_a_wrong_sweep_is_refused_by_name(wrong, named):
     with pytest.raises(ConfigError, match=named):
         Sweep(BASE, **wrong)
+
+
+@settings(deadline=1000)
+@given(st.tuples(*[st.integers(1, 10**6)] * 3), st.integers(1, 10**18))
+def test_a_sweep_of_too_many_runs_is_refused_before_it_is_planned(lengths, repeats):
+    ranks, batches, seeds = (range(1, length + 1) for length in lengths)
+    runs = repeats * len(ranks) * len(batches) * len(seeds)
+    assume(runs > MAX_RUNS)
+    with pytest.raises(ConfigError, match=f"at most {MAX_RUNS:,} runs"):
+        Sweep(BASE, num_gpus=ranks, batch_size=batches, seeds=seeds, repeats=repeats)
 
 
 @pytest.mark.parametrize(
