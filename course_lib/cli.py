@@ -6,11 +6,10 @@ What takes long to import is imported in the commands, so that --help answers at
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, fields
 from math import ceil
 from pathlib import Path
@@ -38,17 +37,11 @@ from course_lib.options import (
     several,
 )
 from course_lib.runs.plan import Sweep
+from course_lib.signals import exit_code, signals_wait, sigterm_interrupts
 
 DEFAULTS = RunConfig()
 RANKS = ",".join(map(str, Sweep.num_gpus))
 LISTS = ("num_gpus", "batch_size", "lr", "seed")  # what a sweep takes several values of
-INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
-EXIT_INTERRUPTED, EXIT_TERMINATED = (128 + each for each in INTERRUPTS)
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM came: like Ctrl-C, it ends the run and keeps what was recorded."""
-
 
 app = typer.Typer(
     add_completion=False,
@@ -68,10 +61,12 @@ def doctor(
     screen: Screen = context.obj
     from course_lib.console import findings_table
     from course_lib.runs.doctor import can_run, examine
+    from course_lib.runs.launch import warm_up
 
-    with suppress(ImportError, OSError):  # it is what the doctor looks at first, and tells
-        _load_torch()
     with screen.err.status("Looking at this machine…"):
+        warm_up()
+        with suppress(ImportError, OSError):  # it is what the doctor looks at first, and tells
+            _load_torch()
         findings = list(examine(out))
     able = can_run(findings)
     verdict = "The course can run here." if able else "The course cannot run here until the problems are solved."
@@ -201,13 +196,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     under_torchrun = _started_by_torchrun()
     screen = Screen(as_json="--json" in given, silent=under_torchrun and os.environ["RANK"] != "0")
-    before = signal.getsignal(signal.SIGTERM)
-    if not under_torchrun:  # there the rank is busy in this process, and must go at once
-        signal.signal(signal.SIGTERM, _terminate)
     try:
-        code = _run_command(given, screen)
-        sys.stdout.flush()
-        return code
+        # Under torchrun the rank is busy in this process, and must go at once.
+        with nullcontext() if under_torchrun else sigterm_interrupts():
+            code = _run_command(given, screen)
+            sys.stdout.flush()
+            return code
     except OSError as error:
         if not isinstance(error, BrokenPipeError):  # `| head` has read enough
             screen.failed(CourseError(f"{error.strerror}: {error.filename}" if error.filename else str(error)))
@@ -216,9 +210,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt as interrupt:
         screen.failed(RunStopped("Stopped."))
-        return _interrupted(interrupt)
-    finally:
-        signal.signal(signal.SIGTERM, before)
+        return exit_code(interrupt)
 
 
 def _run_command(arguments: list[str], screen: Screen) -> int:
@@ -237,7 +229,7 @@ def _run_command(arguments: list[str], screen: Screen) -> int:
         return UsageError.exit_code
     except RunStopped as error:
         screen.failed(error)
-        return _interrupted(error.__cause__)
+        return exit_code(error.__cause__)
     except CourseError as error:
         screen.failed(error)
         return error.exit_code
@@ -247,28 +239,6 @@ def _load_torch() -> None:
     """Import torch, and let signals wait until it is there: an exception inside its C++ would abort the program."""
     with signals_wait():
         import torch  # noqa: F401
-
-
-@contextmanager
-def signals_wait() -> Iterator[None]:
-    """Hold interrupts back; the first that came is handled at the end."""
-    came: list[int] = []
-    handlers = [(each, signal.signal(each, lambda number, _: came.append(number))) for each in INTERRUPTS]
-    try:
-        yield
-    finally:
-        for each, handler in handlers:
-            signal.signal(each, handler)
-    if came:
-        signal.raise_signal(came[0])
-
-
-def _terminate(*_: object) -> None:
-    raise Terminated
-
-
-def _interrupted(cause: BaseException | None) -> int:
-    return EXIT_TERMINATED if isinstance(cause, Terminated) else EXIT_INTERRUPTED
 
 
 def _started_by_torchrun() -> bool:
