@@ -18,8 +18,8 @@ from typing import Annotated, Any
 import typer
 
 from course_lib.config import CHOICES, RunConfig
-from course_lib.console import PROGRAM, Screen
-from course_lib.errors import CourseError, RunStopped, UsageError
+from course_lib.console import PROGRAM, Screen, prepare_streams
+from course_lib.errors import CourseError, FolderError, RunStopped, UsageError
 from course_lib.options import (
     Device,
     Epochs,
@@ -28,6 +28,7 @@ from course_lib.options import (
     Model,
     NumNodes,
     Optimizer,
+    RunsFolder,
     Scaling,
     SweepFolder,
     TrainSamples,
@@ -170,7 +171,7 @@ def sweep(
 @app.command()
 def report(
     context: typer.Context,
-    folder: Annotated[Path, typer.Argument(help="The folder of a run, or one with runs in it.", metavar="FOLDER")],
+    folder: RunsFolder,
     out: Annotated[Path | None, path("The HTML file.", "FILE", show_default="report.html in FOLDER")] = None,
     json: Json = False,
 ) -> int:
@@ -193,6 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0, 1 for a failure, 2 for a mistake in what was asked, 130 and 143 after SIGINT and SIGTERM.
     """
+    prepare_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     under_torchrun = _started_by_torchrun()
     screen = Screen(as_json="--json" in given, silent=under_torchrun and os.environ["RANK"] != "0")
@@ -216,6 +218,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run_command(arguments: list[str], screen: Screen) -> int:
     command = typer.main.get_command(app)
     try:
+        _check_working_folder()
         with command.make_context(PROGRAM, arguments, obj=screen) as context:
             code: int = command.invoke(context)
             return code
@@ -233,6 +236,14 @@ def _run_command(arguments: list[str], screen: Screen) -> int:
     except CourseError as error:
         screen.failed(error)
         return error.exit_code
+
+
+def _check_working_folder() -> None:
+    """In a folder that is gone, torch cannot even be loaded, and says nothing that helps."""
+    try:
+        os.getcwd()
+    except FileNotFoundError as error:
+        raise FolderError("The current folder was removed. Change to one that is there, and try again.") from error
 
 
 def _load_torch() -> None:

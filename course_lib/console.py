@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -9,7 +10,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -23,6 +25,20 @@ if TYPE_CHECKING:
 PROGRAM = "ddp-course"
 WIDTH_OF_A_FILE = 200  # where the output is no terminal, and nobody said how wide it is
 SIGNS = {"ok": ("✓ ok", "green"), "without": ("- note", "yellow"), "problem": ("✗ problem", "bold red")}
+
+
+def prepare_streams() -> None:
+    """Let all be written, whatever the shell has made of standard output, standard error and $COLUMNS."""
+    for number, name in enumerate(("stdout", "stderr"), 1):
+        if getattr(sys, name) is None:  # closed by the shell: what is written there is not wanted
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+            os.set_inheritable(number, True)
+            setattr(sys, name, open(number, "w", encoding="utf-8", closefd=False))
+        if isinstance(stream := getattr(sys, name), io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # not each encoding has a tick and an arrow
+    columns = os.environ.get("COLUMNS", "")
+    if not (columns.isdecimal() and int(columns)):
+        os.environ.pop("COLUMNS", None)
 
 
 class Screen:
@@ -46,7 +62,7 @@ class Screen:
         if self.as_json and not self.silent:
             sys.stdout.write(json.dumps(content, allow_nan=False) + "\n")
         elif not self.as_json:
-            self.out.print(*readable, sep="\n")
+            self.out.print(*readable, sep="\n", crop=False)
 
     def failed(self, error: CourseError) -> None:
         """Print an error: one paragraph, and what is evidence of it below."""
@@ -75,7 +91,8 @@ class Screen:
 
 def _console(stream: TextIO, silent: bool) -> Console:
     width = None if stream.isatty() or "COLUMNS" in os.environ else WIDTH_OF_A_FILE
-    return Console(file=stream, width=width, highlight=False, quiet=silent)
+    # Names of folders hold what rich would take for markup or an emoji.
+    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False, quiet=silent)
 
 
 def run_summary(row: dict[str, Any]) -> Table:
@@ -99,7 +116,7 @@ def run_summary(row: dict[str, Any]) -> Table:
 def sweep_table(frame: pd.DataFrame) -> Table:
     """The finished runs of a sweep, one line for those that are repeats of each other."""
     batch = _batch_column(frame)
-    table = Table(box=None, header_style="bold", pad_edge=False)
+    table = _WholeTable(box=None, header_style="bold", pad_edge=False)
     for heading in ("ranks", "batch", "lr", "images/s", "speedup", "efficiency", "accuracy", "runs"):
         wide = heading == "speedup"  # its interval may go to a second line
         table.add_column(heading, justify="right", no_wrap=not wide, min_width=11 if wide else None)
@@ -116,6 +133,17 @@ def sweep_table(frame: pd.DataFrame) -> Table:
             str(len(runs)),
         )
     return table
+
+
+class _WholeTable(Table):
+    """A table with all its columns in a narrow terminal too, which then breaks the lines."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for column in self.columns:
+            if column.no_wrap:
+                column.min_width = max(map(cell_len, map(str, (column.header, *column.cells))))
+        needed = self.__rich_measure__(console, options.update(width=WIDTH_OF_A_FILE)).minimum
+        return super().__rich_console__(console, options.update(width=max(options.max_width, needed)))
 
 
 def sweep_remarks(frame: pd.DataFrame) -> list[Text]:

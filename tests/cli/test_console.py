@@ -5,11 +5,14 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
+from rich.text import Text
 
 from course_lib.config import MEASURED_ON_GPUS, RunConfig
-from course_lib.console import Screen, sweep_remarks, sweep_table
+from course_lib.console import Screen, prepare_streams, run_summary, sweep_remarks, sweep_table
 from course_lib.errors import ConfigError, RankError
 from course_lib.progress import RunProgress, SweepBar
 from course_lib.runs.sweep import Progress
@@ -17,7 +20,9 @@ from course_lib.runs.sweep import Progress
 
 def screen_of(width: int, **options: Any) -> Screen:
     screen = Screen(as_json=False)
-    screen.err = Console(file=io.StringIO(), width=width, force_terminal=True, highlight=False, **options)
+    for name in ("out", "err"):
+        stream = Console(file=io.StringIO(), width=width, force_terminal=True, highlight=False, **options)
+        setattr(screen, name, stream)
     return screen
 
 
@@ -31,6 +36,8 @@ def steps(first: int, last: int) -> list[dict[str, Any]]:
     return [event for number in range(first, last) for event in ({**step, "step": number}, {**others, "step": number})]
 
 
+RUN_ROW = {"world_size": 1, "model": "mlp", "global_batch_size": 64, "lr": 0.1, "peak_lr": 0.1, "lr_rule": "none"}
+RUN_ROW |= {"val_accuracy": 0.5, "epochs": 1, "images_per_sec": 1.0, "timing": "", "seconds": 1.0, "speed_caveats": ""}
 EPOCH = {"kind": "epoch", "rank": 0, "epoch": 1, "train_loss": 0.6, "val_accuracy": 0.875, "images_per_sec": 9999.6}
 
 
@@ -68,7 +75,7 @@ def test_a_sweep_shows_the_run_and_the_time_left():
     assert "1:02:05 left" in shown(screen)
 
 
-@pytest.mark.parametrize("width", [70, 80])
+@pytest.mark.parametrize("width", [1, 20, 40, 70, 80])
 def test_the_table_of_a_sweep_keeps_its_figures_whole(width):
     run = {"status": "finished", "scaling": "weak", "world_size": 2, "batch_size": 128, "lr": 0.05, "peak_lr": 0.1}
     run |= {
@@ -83,8 +90,13 @@ def test_the_table_of_a_sweep_keeps_its_figures_whole(width):
     rates = [{"images_per_sec": rate, **run, **speed} for rate in (123456.0, 234567.0, 345678.0)]
     frame = pd.DataFrame([*rates, {**run, "run": "b", "status": "failed", "error": "It broke.\nThere."}])
     screen = screen_of(width, color_system=None)
-    screen.err.print(sweep_table(frame), *sweep_remarks(frame), sep="\n")
-    text = shown(screen)
+    screen.result({}, sweep_table(frame))
+    table = screen.out.file.getvalue()
+    headings = ["ranks", "batch", "lr", "images/s", "speedup", "efficiency", "accuracy", "runs"]
+    assert table.splitlines()[0].split() == headings
+    screen = screen_of(200, color_system=None)
+    screen.result({}, *sweep_remarks(frame))
+    text = table + screen.out.file.getvalue()
     for figure in (
         "234,567",
         "0.05 → 0.1",
@@ -118,3 +130,20 @@ def test_no_color_is_respected(monkeypatch):
         screen = screen_of(80, color_system="standard")
         screen.failed(ConfigError("batch_size must be at least 1."))
         assert ("\x1b[1;31m" in shown(screen)) is colored
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.sampled_from([*"[]/:\\ar", "red", "[/b]", ":smile:", "[link=x]"]), max_size=9))
+def test_a_name_is_shown_as_it_is(capsys, parts):
+    """Whatever rich would make of it."""
+    name = f"<{''.join(parts)}>"
+    Screen(as_json=False).result({}, name, run_summary({**RUN_ROW, "path": name}), Text(name))
+    shown = "".join(capsys.readouterr().out.split())
+    assert shown.count(name) == 3
+
+
+@pytest.mark.parametrize(("columns", "width"), [*((text, 200) for text in ("0", "-3", "wide", "", "²")), ("90", 90)])
+def test_a_width_that_is_none_is_not_taken(monkeypatch, columns, width):
+    monkeypatch.setenv("COLUMNS", columns)
+    prepare_streams()
+    assert Screen(as_json=False).out.width == width
