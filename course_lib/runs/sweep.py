@@ -21,6 +21,7 @@ from course_lib.runs import devices, store
 from course_lib.runs.folder import FINISHED, FORMAT, RUNNING, RunFolder, read_json, write_json
 from course_lib.runs.functions import TrainFunction
 from course_lib.runs.launch import launch
+from course_lib.runs.pace import Pace
 from course_lib.runs.plan import Planned, Sweep
 from course_lib.runs.run import Run
 from course_lib.runs.torchrun import JoinedRun, started_by_torchrun
@@ -172,11 +173,11 @@ class _Sweeping:
 
     def _watch(self, planned: Planned, run: Run | JoinedRun) -> None:
         """Wait for a run, and tell how far it is; what ends the sweep ends the run too."""
-        seen = _Seen(self.images, planned.config.epochs)
+        pace = Pace(planned.config.epochs, self.images)
         try:
             while not _over(run):
-                seen.take(run.events())
-                self._tell(planned, seen.fraction, seen.seconds)
+                pace.take(run.events())
+                self._tell(planned, pace.fraction, pace.seconds)
         finally:
             run.stop()
 
@@ -188,7 +189,7 @@ class _Sweeping:
     def _tell(self, current: Planned | None = None, fraction: float = 0.0, elapsed: float = 0.0) -> None:
         if self.on_progress is None:
             return
-        known = [(current.config, elapsed / fraction)] if current and fraction else []
+        known = [(current.config, elapsed / fraction)] if current and fraction and elapsed else []
         times = [expected_seconds(planned.config, self.measured or known) for planned in self.pending]
         left = None if None in times else sum(filter(None, times))
         if left and times[0] and current:
@@ -203,39 +204,6 @@ class _Sweeping:
             last_status=self.statuses[-1] if self.statuses else None,
         )
         self.on_progress(progress)
-
-
-class _Seen:
-    """How much of a run its events have shown.
-
-    Attributes:
-        fraction: the part of the run that is done, 0 to 1.
-        seconds: what that part took.
-    """
-
-    def __init__(self, images: int, epochs: int) -> None:
-        self.fraction = 0.0
-        self.seconds = 0.0
-        self._began = float("inf")
-        self._all = images * epochs
-        self._each = images
-        self._in_steps = self._in_epochs = 0.0
-
-    def take(self, events: list[dict[str, Any]]) -> None:
-        """Take in what the ranks reported since the last time."""
-        for event in events:
-            if event["kind"] == "epoch":
-                self._in_epochs += self._each
-            elif event["kind"] == "step" and event.get("rank") == 0:
-                self._in_steps += _number(event.get("samples"), 0)
-            self._began = min(self._began, _number(event.get("start"), event["time"]))
-            self.seconds = event["time"] - self._began
-        self.fraction = min(1.0, max(self._in_steps, self._in_epochs) / self._all)
-
-
-def _number(value: Any, default: float) -> float:
-    """The value if it is a number: what a function reports may be anything."""
-    return value if isinstance(value, int | float) else default
 
 
 def _over(run: Run | JoinedRun) -> bool:

@@ -12,10 +12,11 @@ from ipywidgets import HTML, Button, Widget
 from processes import eventually
 
 from course_lib.config import RunConfig
-from course_lib.lab.live import LiveRun, Pace
+from course_lib.lab.live import LiveRun, pace_in_words
 from course_lib.lab.watch import LiveView, watch
 from course_lib.runs import store
 from course_lib.runs.launch import launch
+from course_lib.runs.pace import Pace
 from course_lib.runs.run import Run
 from course_lib.training import ddp, single
 
@@ -176,25 +177,17 @@ def test_the_title_says_what_the_rule_makes_of_the_learning_rate(rule, rate, qui
 
 
 def step(epoch: int, at: float) -> dict[str, Any]:
-    return {"kind": "step", "epoch": epoch, "samples": 50, "start": at - 1, "time": at, "images_per_sec": 50.0}
+    timed = {"start": at - 1, "time": at, "images_per_sec": 50.0}
+    return {"kind": "step", "rank": 0, "epoch": epoch, "samples": 50, **timed}
 
 
-def test_the_time_left_follows_from_what_is_done():
+def test_the_status_line_says_how_far_how_fast_and_how_long():
     pace = Pace(epochs=4, images=100)
-    assert (pace.in_words(), pace.percent()) == ("starting", 0)
-    pace.step(step(1, 101.0))
-    assert pace.percent() == 12
-    assert pace.in_words() == "epoch 1 of 4, 50 images/s, about 7 s left"
-    pace.step(step(1, 102.0))
-    pace.epoch({"epoch": 1, "time": 102.0})
-    assert pace.percent() == 25
-    assert pace.in_words().endswith("about 6 s left")
-    pace.step(step(2, 103.0))
-    assert pace.percent() == 37
-
-
-def test_a_resumed_run_begins_where_the_other_ended():
-    pace = Pace(epochs=4, images=100)
-    pace.step(step(3, 101.0))
-    assert pace.percent() == 62
-    assert pace.in_words().endswith("about 3 s left")
+    assert pace_in_words(pace, 4) == "starting"
+    pace.take([step(1, 101.0)])
+    assert pace_in_words(pace, 4) == "epoch 1 of 4, 50 images/s, about 7 s left"
+    pace.take([step(1, 102.0), {"kind": "epoch", "rank": 0, "epoch": 1, "time": 102.0}])
+    assert pace_in_words(pace, 4).endswith("about 6 s left")
+    resumed = Pace(epochs=4, images=100)
+    resumed.take([step(3, 101.0)])
+    assert pace_in_words(resumed, 4).endswith("about 3 s left")
