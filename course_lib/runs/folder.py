@@ -134,10 +134,11 @@ def create_run_folder(path: str | os.PathLike[str]) -> RunFolder:
     """Make the folder of a new run; a run is never written over.
 
     Raises:
-        FolderError: the folder cannot be made, or something is already there.
+        FolderError: the folder cannot be made, something is already there, or its name is no text.
     """
     target = Path(path)
-    if target.exists():
+    check_name(target)
+    if os.path.lexists(target):
         raise FolderError(f"{target} is already there, and a run is never written over. Choose another folder (--out).")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -147,6 +148,25 @@ def create_run_folder(path: str | os.PathLike[str]) -> RunFolder:
             f"Cannot make the run folder {target}: {error.strerror}. Choose a folder that you can write to (--out)."
         ) from error
     return RunFolder(target.resolve())
+
+
+def check_name(path: Path) -> None:
+    """Refuse a folder whose name is not text, since no table and no report could name what is in it.
+
+    Raises:
+        FolderError: the name of the folder, or of one above it, is not UTF-8.
+    """
+    try:
+        str(path.absolute()).encode()
+    except UnicodeEncodeError as error:
+        raise FolderError(
+            f"{printable(path.absolute())} is not written in UTF-8, so no report could name it. Choose another folder."
+        ) from error
+
+
+def printable(path: str | os.PathLike[str]) -> str:
+    """The name of a file as text, with what is not UTF-8 in it as escapes."""
+    return os.fspath(path).encode(errors="backslashreplace").decode()
 
 
 def cannot_write(path: Path, error: OSError) -> WriteError:
@@ -189,10 +209,12 @@ def read_json(path: Path) -> dict[str, Any]:
         FolderError: the file is missing, unreadable or damaged.
     """
     try:
+        if path.exists() and not path.is_file():  # a pipe would never end
+            raise FolderError(f"{path} is not a file. Remove its folder, or restore the file.")
         content = json.loads(path.read_bytes())
     except FileNotFoundError as error:
         raise FolderError(f"{path.parent} holds no run: it has no {path.name}.") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise FolderError(f"{path} cannot be read ({error}). Remove its folder, or restore the file.") from error
     if not isinstance(content, dict):
         raise FolderError(f"{path} does not hold a JSON object. Remove its folder, or restore the file.")

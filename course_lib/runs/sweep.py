@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 from course_lib.config import RunConfig
 from course_lib.errors import ConfigError, CourseError, FolderError
 from course_lib.runs import devices, store
-from course_lib.runs.folder import FINISHED, FORMAT, RUNNING, RunFolder, read_json, write_json
+from course_lib.runs.folder import FINISHED, FORMAT, RUNNING, RunFolder, check_name, read_json, write_json
 from course_lib.runs.functions import TrainFunction
 from course_lib.runs.launch import launch
 from course_lib.runs.pace import Pace
@@ -75,6 +75,7 @@ def run_sweep(
         FolderError: `out` cannot be written, holds something else, or another process sweeps there.
     """
     folder = Path(out).absolute()
+    check_name(folder)
     # What "auto" comes to now holds for all of the sweep, also for what a later call adds.
     sweep = replace(sweep, base=sweep.base.with_(data=sources.locate(sweep.base.data).kind))
     plan = sweep.plan(folder.name)
@@ -83,17 +84,19 @@ def run_sweep(
     for planned in plan[: len(plan) // sweep.repeats]:
         images = sources.check(planned.config).train_size
         devices.place_ranks(planned.config)
-    with _claim(folder):
-        _record(folder, train, sweep, plan)
+    content = {"function": _name_of(train), **sweep.to_dict()}
+    with _claim(folder, content):
+        _record(folder, content, plan)
         _Sweeping(train, folder, plan, sweep.base.train_samples or images, on_progress).run()
         return store.frame(folder)
 
 
 @contextmanager
-def _claim(folder: Path) -> Iterator[None]:
+def _claim(folder: Path, content: dict[str, Any]) -> Iterator[None]:
     """Hold a sweep's folder, so that no other process sweeps there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        _refuse_other(folder, content)  # before the lock, which would be left in somebody else's folder
         lock = FileLock(folder / "sweep.lock")
         lock.acquire(blocking=False)
     except Timeout as error:
@@ -108,23 +111,31 @@ def _claim(folder: Path) -> Iterator[None]:
         lock.release()
 
 
-def _record(folder: Path, train: TrainFunction, sweep: Sweep, plan: list[Planned]) -> None:
+def _name_of(train: TrainFunction) -> str:
+    return f"{getattr(train, '__module__', '')}.{getattr(train, '__qualname__', type(train).__qualname__)}"
+
+
+def _record(folder: Path, content: dict[str, Any], plan: list[Planned]) -> None:
     """Write sweep.json, or check that the one that is there is of the same sweep."""
     path = folder / "sweep.json"
-    function = f"{getattr(train, '__module__', '')}.{getattr(train, '__qualname__', type(train).__qualname__)}"
-    content = {"function": function, **sweep.to_dict()}
+    _refuse_other(folder, content)
     if path.exists():
-        _refuse_other(path, read_json(path).get("sweep"), content)
         return
-    if others := [name for name in os.listdir(folder) if name != "sweep.lock" and not name.startswith(".")]:
-        raise FolderError(f"{folder} holds something else than a sweep ({others[0]}). Choose a new folder (--out).")
     try:
         write_json(path, {"format": FORMAT, "sweep": content, "runs": [planned.name for planned in plan]})
     except OSError as error:
         raise FolderError(f"Cannot write {path}: {error.strerror}. Choose another folder (--out).") from error
 
 
-def _refuse_other(path: Path, there: Any, asked: dict[str, Any]) -> None:
+def _refuse_other(folder: Path, asked: dict[str, Any]) -> None:
+    """Refuse a folder that holds another sweep, or something else."""
+    path = folder / "sweep.json"
+    if not path.exists():
+        others = [name for name in os.listdir(folder) if name != "sweep.lock" and not name.startswith(".")]
+        if others:
+            raise FolderError(f"{folder} holds something else than a sweep ({others[0]}). Choose a new folder (--out).")
+        return
+    there = read_json(path).get("sweep")
     if not isinstance(there, dict):
         raise FolderError(f"{path} does not hold a sweep of this version. Choose a new folder (--out).")
     different = [
@@ -134,7 +145,7 @@ def _refuse_other(path: Path, there: Any, asked: dict[str, Any]) -> None:
     ]
     if different:
         raise FolderError(
-            f"{path.parent} holds another sweep. Different: {', '.join(different)}. "
+            f"{folder} holds another sweep. Different: {', '.join(different)}. "
             "Choose a new folder (--out), or ask for the same sweep to go on with it."
         )
 
@@ -155,7 +166,7 @@ class _Sweeping:
     def run(self) -> None:
         """Make every run that did not finish before."""
         for planned in self.plan:
-            attempts = map(RunFolder, takewhile(Path.exists, _attempts(self.folder / planned.name)))
+            attempts = map(RunFolder, takewhile(os.path.lexists, _attempts(self.folder / planned.name)))
             done = next((attempt for attempt in attempts if _is_done(attempt, planned.config)), None)
             if done is None:
                 self.pending.append(planned)
@@ -164,7 +175,7 @@ class _Sweeping:
         self._tell()
         while self.pending:
             planned = self.pending[0]
-            path = next(path for path in _attempts(self.folder / planned.name) if not path.exists())
+            path = next(path for path in _attempts(self.folder / planned.name) if not os.path.lexists(path))
             run = launch(self.train, planned.config, path, labels=planned.labels)
             self._watch(planned, run)
             del self.pending[0]

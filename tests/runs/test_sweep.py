@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -337,10 +338,40 @@ def test_a_folder_that_holds_something_else_is_refused(tmp_path):
     (tmp_path / "notes.txt").touch()
     with pytest.raises(FolderError, match=r"notes\.txt"):
         run_sweep(quick_train, ONE, tmp_path)
+    assert os.listdir(tmp_path) == ["notes.txt"]
     with pytest.raises(FolderError, match=r"notes\.txt"):
         run_sweep(quick_train, ONE, tmp_path / "notes.txt")
     with pytest.raises(FolderError, match=r"notes\.txt"):
         run_sweep(quick_train, ONE, tmp_path / "notes.txt" / "below")
+
+
+def dangling_link(path: Path) -> None:
+    path.symlink_to("nowhere")
+
+
+@pytest.mark.parametrize("put", [Path.touch, Path.mkdir, dangling_link, os.mkfifo])
+def test_what_stands_in_the_place_of_a_run_is_left_there(tmp_path, put):
+    out = tmp_path / "sweep"
+    run_sweep(quick_train, ONE, out)
+    shutil.rmtree(out / NAME)
+    put(out / NAME)
+    table = run_sweep(quick_train, ONE, out)
+    assert table["run"].tolist() == [f"{NAME}-try2"]
+    assert os.path.lexists(out / NAME)
+
+
+def test_a_folder_whose_name_is_not_text_is_refused_at_once(tmp_path, monkeypatch):
+    odd = os.path.join(os.fsencode(tmp_path), b"\xff\xfe")
+    with pytest.raises(FolderError, match=r"\\udcff\\udcfe is not written in UTF-8"):
+        run_sweep(quick_train, ONE, os.fsdecode(odd))
+    with pytest.raises(FolderError, match="UTF-8"):
+        create_run_folder(os.fsdecode(odd))
+    assert os.listdir(tmp_path) == []
+    os.mkdir(odd)
+    monkeypatch.chdir(os.fsdecode(odd))
+    with pytest.raises(FolderError, match="UTF-8"):
+        create_run_folder("run")
+    assert os.listdir() == []
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"sweep": 1}'])
