@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, asdict, dataclass, fields, replace
-from math import isfinite
+from sys import float_info
 from typing import Any
 
 from course_lib.errors import ConfigError
@@ -148,7 +148,7 @@ def _check_types(config: RunConfig) -> None:
             continue
         if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool):
             raise ConfigError(f"{field.name} must be {field.type}, not {value!r}.")
-        if isinstance(value, float) and not isfinite(value):
+        if kinds == (int, float) and not abs(value) <= float_info.max:
             raise ConfigError(f"{field.name} must be a finite number, not {value!r}.")
 
 

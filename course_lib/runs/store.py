@@ -5,23 +5,28 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from course_lib.config import RunConfig
 from course_lib.errors import FolderError
 from course_lib.runs.events import EventReader
-from course_lib.runs.folder import FAILED, FINISHED, STOPPED, RunFolder, read_json
+from course_lib.runs.folder import FAILED, FINISHED, LOST, STOPPED, RunFolder, printable, read_json
+from course_lib.runs.pace import number_of
 from course_lib.scaling.speedup import SPEEDUP_COLUMNS, with_speedup
 from course_lib.training.schedules import scaled_lr
 
 UNREADABLE = "unreadable"
+KINDS = {str: "text", int: "a whole number", list: "a list"}
 
 CONFIG_FIELDS = tuple(each.name for each in fields(RunConfig))
 CONFIG_NUMBERS = tuple(each.name for each in fields(RunConfig) if str(each.type).startswith(("int", "float")))
 DERIVED = ("world_size", "global_batch_size", "peak_lr")
 LABELS = ("sweep", "scaling", "repeat")
+TEXTS = ("timing", "hostname", "cpu", "backend", "torch", "python", "course", "platform")  # of environment.json
 MACHINE = ("hostname", "cpu", "cores", "devices", "backend", "torch")
 TIME_SPLIT = ("data", "forward", "backward", "optimizer")
 SPLIT_COLUMNS = tuple(f"{part}_seconds" for part in TIME_SPLIT)
@@ -133,7 +138,7 @@ def _find_runs(folder: str | os.PathLike[str]) -> Iterator[_Found]:
 def _row(found: _Found) -> dict[str, Any]:
     """All that the files of a run say about it. A damaged one takes nothing from the others."""
     run = RunFolder(found.path)
-    row: dict[str, Any] = {"run": run.path.name, "path": found.path, "speed_caveats": ""}
+    row: dict[str, Any] = {"run": printable(run.path.name), "path": found.path, "speed_caveats": ""}
     problems = [found.problem] if found.problem else []
     for read in () if problems else READERS:
         try:
@@ -148,22 +153,35 @@ def _row(found: _Found) -> dict[str, Any]:
 def _read_config(run: RunFolder, names: list[str]) -> dict[str, Any]:
     config, labels = run.read_config()
     peak_lr = scaled_lr(config.lr, config.lr_rule, config.global_batch_size, config.batch_size)
-    derived = (config.world_size, config.global_batch_size, peak_lr)
-    return {**vars(config), **dict(zip(DERIVED, derived, strict=True)), **{name: labels.get(name) for name in LABELS}}
+    derived = dict(zip(DERIVED, (config.world_size, config.global_batch_size, peak_lr), strict=True))
+    part_of = {name: _value(run.config, labels, name, str) for name in ("sweep", "scaling")}
+    return {**vars(config), **derived, **part_of, "repeat": labels.get("repeat")}
 
 
 def _read_environment(run: RunFolder, names: list[str]) -> dict[str, Any]:
     if run.environment.name not in names:  # the run ended before its first rank was up
         return {}
+    told = environment(run)
+    return {name: told[name] for name in ("timing", *MACHINE)}
+
+
+def environment(run: RunFolder) -> dict[str, Any]:
+    """The machine of a run, and how its times came about: text but for `cores`; None for what is not told.
+
+    Raises:
+        FolderError: environment.json is missing or damaged.
+    """
     content = read_json(run.environment)
-    devices = sorted({str(device) for device in content.get("devices") or []})
-    return {**{name: content.get(name) for name in ("timing", *MACHINE)}, "devices": ", ".join(devices)}
+    texts = {name: _value(run.environment, content, name, str) for name in TEXTS}
+    cores = _value(run.environment, content, "cores", int)
+    devices = sorted(set(_texts(run.environment, content, "devices")))
+    return {**texts, "cores": cores, "devices": ", ".join(devices)}
 
 
 def _read_caveats(run: RunFolder, names: list[str]) -> dict[str, Any]:
     if run.caveats.name not in names:  # a measurement of speed
         return {}
-    return {"speed_caveats": "; ".join(map(str, read_json(run.caveats).get("speed_caveats") or []))}
+    return {"speed_caveats": "; ".join(_texts(run.caveats, read_json(run.caveats), "speed_caveats"))}
 
 
 def _read_outcome(run: RunFolder, names: list[str]) -> dict[str, Any]:
@@ -172,6 +190,8 @@ def _read_outcome(run: RunFolder, names: list[str]) -> dict[str, Any]:
         return {"status": status, **_read_result(run)}
     if status in (FAILED, STOPPED):
         return {"status": status, "error": _read_failure(run, names)}
+    if status == LOST:
+        return {"status": status, "error": "The program that launched it was killed before the run had ended."}
     return {"status": status}
 
 
@@ -182,23 +202,61 @@ def _read_result(run: RunFolder) -> dict[str, Any]:
     split = value.get("time_split")
     split = split if isinstance(split, dict) else {}
     parts = dict(zip(SPLIT_COLUMNS, map(split.get, TIME_SPLIT), strict=True))
-    return {**{name: value.get(name) for name in RESULTS}, **parts, "seconds": content.get("seconds")}
+    return {**{name: value.get(name) for name in RESULTS}, **parts, "seconds": seconds_of(run)}
+
+
+def seconds_of(run: RunFolder) -> float:
+    """How long a finished run took.
+
+    Raises:
+        FolderError: result.json is missing or damaged.
+    """
+    seconds = number_of(read_json(run.result), "seconds")
+    if seconds is None:
+        raise _damaged(run.result, "seconds", "a number")
+    return seconds
 
 
 def _read_failure(run: RunFolder, names: list[str]) -> str | None:
     """What went wrong: the verdict, or, where the launcher died before it, what a rank said."""
     if run.failure.name in names:
-        return read_json(run.failure).get("message")
+        return _message(run.failure)
     said = {name: read_json(run.path / name) for name in sorted(names) if name.startswith("error-rank")}
     if not said:
         return None
     # Who failed because of another one is innocent, and among the others the first is the culprit.
-    name, first = min(said.items(), key=lambda each: (bool(each[1].get("from_peer")), each[1].get("time", 0.0)))
-    if not first.get("from_peer"):
-        return first.get("message")
+    name = min(said, key=lambda name: (bool(said[name].get("from_peer")), number_of(said[name], "time") or 0.0))
+    message = _message(run.path / name)
+    if not said[name].get("from_peer"):
+        return message
     rank = name.removeprefix("error-rank").removesuffix(".json")
-    how = "waited for it in vain" if first.get("timed_out") else "lost its connection to it"
-    return f"Another rank hung, or ended without saying why: rank {rank} {how}. {first.get('message')}"
+    how = "waited for it in vain" if said[name].get("timed_out") else "lost its connection to it"
+    return f"Another rank hung, or ended without saying why: rank {rank} {how}. {message}"
+
+
+def _message(path: Path) -> str | None:
+    message: str | None = _value(path, read_json(path), "message", str)
+    return message
+
+
+def _value(path: Path, content: dict[str, Any], name: str, kind: type) -> Any:
+    """A value of a file, which must be of this kind where it is there."""
+    value = content.get(name)
+    if value is not None and not isinstance(value, kind):
+        raise _damaged(path, name, KINDS[kind])
+    return value
+
+
+def _texts(path: Path, content: dict[str, Any], name: str) -> list[str]:
+    """The same for a list of texts; none where it is not there."""
+    values: list[str] = _value(path, content, name, list) or []
+    if not all(isinstance(value, str) for value in values):
+        raise _damaged(path, name, "a list of texts")
+    return values
+
+
+def _damaged(path: Path, name: str, wanted: str) -> FolderError:
+    return FolderError(f"{path} is damaged: {name!r} is not {wanted}. Remove its folder, or restore the file.")
 
 
 READERS = (_read_config, _read_environment, _read_caveats, _read_outcome)
@@ -226,5 +284,13 @@ def _read_events(found: _Found) -> list[dict[str, Any]]:
 
 
 def _with_numbers(table: pd.DataFrame, names: tuple[str, ...]) -> pd.DataFrame:
-    """The table with these columns as numbers; what is none becomes NaN."""
-    return table.assign(**{name: pd.to_numeric(table[name], errors="coerce") for name in names})
+    """The table with these columns as numbers; what is none, or not finite, becomes NaN."""
+    return table.assign(**{name: _numbers(table[name]) for name in names})
+
+
+def _numbers(column: pd.Series[Any]) -> pd.Series[Any]:
+    try:
+        numbers = pd.to_numeric(column, errors="coerce")
+    except OverflowError:  # an integer of hundreds of digits
+        return _numbers(column.map(lambda value: None if isinstance(value, int) and abs(value) >= 2**63 else value))
+    return numbers.replace([np.inf, -np.inf], np.nan)

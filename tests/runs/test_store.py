@@ -6,11 +6,15 @@ import json
 import math
 import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pandas as pd
 import pytest
+from damage import damages
 from filelock import FileLock
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from course_lib.config import MEASURED_ON_CPU_RANKS, RunConfig
 from course_lib.errors import FolderError
@@ -188,6 +192,48 @@ def test_a_damaged_or_older_run_is_told_and_spoils_no_other(tmp_path, name, dama
     assert len(store.steps(tmp_path)) == len(store.epochs(tmp_path)) == 0
 
 
+@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@given(damages(), st.sampled_from(["started", "finished"]))
+def test_whatever_stands_in_the_files_of_a_run_the_others_are_read(damage, ending):
+    with TemporaryDirectory() as folder:
+        for name in ("a", "b", "c"):
+            run = globals()[ending if name == "b" else "finished"](Path(folder, name), sweep="s", scaling="weak")
+            write_json(run.caveats, {"speed_caveats": []})
+            report(run, 0, {"kind": "step", "time": 1.0, "step": 1}, {"kind": "epoch", "time": 2.0, "epoch": 1})
+        damage(Path(folder, "b"))
+        table, steps, epochs = store.frame(folder), store.steps(folder), store.epochs(folder)
+    assert table.loc[[0, 2], "status"].tolist() == ["finished", "finished"]
+    assert all(pd.api.types.is_numeric_dtype(table[name]) for name in store.RUN_NUMBERS)
+    assert not table.select_dtypes("number").isin([math.inf, -math.inf]).any(axis=None)
+    for column in ("status", "error", "timing", "speed_caveats", "scaling", "cpu", "devices", "torch"):
+        assert all(isinstance(value, str) for value in table[column].dropna())
+    assert {"a", "c"} <= {*steps["run"]} & {*epochs["run"]}
+
+
+@pytest.mark.parametrize("name", ["config", "environment", "caveats", "result", "failure"])
+@pytest.mark.parametrize("content", ["[" * 100_000, '{"a": ' * 100_000, "1" * 5000])
+def test_a_file_that_no_reader_can_take_is_told(tmp_path, name, content):
+    path = getattr(finished(tmp_path / "one"), name)
+    path.write_text(content)
+    row = store.frame(tmp_path).iloc[0]
+    assert row["status"] == "unreadable"
+    assert str(path) in row["error"]
+
+
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path):
+    folder = finished(tmp_path / "one")
+    folder.config.unlink()
+    os.mkfifo(folder.config)
+    assert "is not a file" in store.frame(tmp_path)["error"][0]
+
+
+def test_a_name_that_is_not_text_is_shown_with_escapes(tmp_path):
+    finished(tmp_path / "one").path.rename(tmp_path / os.fsdecode(b"\xff"))
+    row = store.frame(tmp_path).iloc[0]
+    assert row["run"] == "\\udcff"
+    assert Path(row["path"]).is_dir()
+
+
 def test_how_a_run_ended_is_its_status(tmp_path):
     failed = started(tmp_path / "failed")
     write_json(failed.failure, {"type": "RankError", "message": "Rank 1 of 2 failed.", "rank": 1, "traceback": ""})
@@ -211,6 +257,8 @@ def test_how_a_run_ended_is_its_status(tmp_path):
     }
     assert table["error"]["failed"] == "Rank 1 of 2 failed."
     assert table["error"]["unjudged"] == "The launcher died before it could say this."
+    assert "program that launched it was killed" in table["error"]["lost"]
+    assert pd.isna(table["error"]["running"])
     assert table["images_per_sec"].isna().all()
     assert (table["timing"] == MEASURED_ON_CPU_RANKS).all()
 
