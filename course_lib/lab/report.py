@@ -21,7 +21,7 @@ from course_lib.lab.run_table import run_table
 from course_lib.lab.series import differing, in_short
 from course_lib.lab.style import DPI, TIMING_UNKNOWN
 from course_lib.runs import store
-from course_lib.runs.folder import FINISHED, RunFolder, read_json, write_bytes
+from course_lib.runs.folder import FINISHED, RUNNING, RunFolder, write_bytes
 from course_lib.scaling.speedup import TOO_SHORT, too_short
 
 MOST_CURVES = 100  # runs: with more, curves of single runs show nothing, and take long to read
@@ -43,7 +43,7 @@ def write_report(folder: str | os.PathLike[str], out: str | os.PathLike[str]) ->
     """Write the report on the run in `folder`, or on all runs below it.
 
     `out` is the HTML file, or a folder that is there, in which it is called report.html. A report that is there
-    is replaced.
+    is replaced, and so no file of a run can be: `out` must end in .html.
 
     Returns:
         The file.
@@ -58,10 +58,12 @@ def write_report(folder: str | os.PathLike[str], out: str | os.PathLike[str]) ->
             "a run there first (ddp-course train --out)."
         )
     target = Path(out) / "report.html" if os.path.isdir(out) else Path(out)
+    if target.suffix.lower() not in (".html", ".htm"):
+        raise FolderError(f"The report is an HTML file, and {target} is none. Name one that ends in .html (--out).")
     page = _page(frame, Path(folder).resolve().name)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(target, page.encode())
+        write_bytes(target, page.encode(errors="backslashreplace"))
     except OSError as error:
         raise FolderError(
             f"Cannot write the report {target}: {error.strerror}. Choose a file that you can write to (--out)."
@@ -71,7 +73,7 @@ def write_report(folder: str | os.PathLike[str], out: str | os.PathLike[str]) ->
 
 def _page(frame: pd.DataFrame, name: str) -> str:
     table = run_table(frame)
-    unfinished = frame[frame["status"] != FINISHED]
+    unfinished = frame[~frame["status"].isin([FINISHED, RUNNING])]
     return REPORT.render(
         title=f"Run {name}" if len(frame) == 1 else f"Runs in {name}",
         made=datetime.now().astimezone(),
@@ -83,8 +85,8 @@ def _page(frame: pd.DataFrame, name: str) -> str:
         columns=table.columns,
         rows=table.rows,
         failures=[
-            {"run": row["run"], "status": row["status"], "error": row["error"] or "No reason was recorded."}
-            for _, row in unfinished.iterrows()
+            {"run": run, "status": status, "error": error if isinstance(error, str) else "No reason was recorded."}
+            for run, status, error in unfinished[["run", "status", "error"]].itertuples(index=False)
         ],
         plots=[(heading, [_image(figure) for figure in figures], remark) for heading, figures, remark in _plots(frame)],
         machine_head=[*MACHINE.values(), "Runs"],
@@ -136,19 +138,13 @@ def _machines(frame: pd.DataFrame) -> list[list[str]]:
     """One row for each machine with the same versions on it: the columns of `MACHINE`, and how many runs."""
     counts: dict[tuple[str, ...], int] = {}
     for path in frame["path"]:
-        environment = RunFolder(path).environment
         try:
-            told = read_json(environment)
+            told = store.environment(RunFolder(path))
         except FolderError:  # the run ended before its first rank was up
             told = {}
-        told["devices"] = sorted({str(device) for device in told.get("devices") or []})
-        key = tuple(_text(told.get(name)) for name in MACHINE)
+        key = tuple("–" if told.get(name) is None else str(told[name]) for name in MACHINE)
         counts[key] = counts.get(key, 0) + 1
     return [[*key, str(count)] for key, count in counts.items()]
-
-
-def _text(value: Any) -> str:
-    return ", ".join(value) if isinstance(value, list) else "–" if value is None else str(value)
 
 
 def _plots(frame: pd.DataFrame) -> Iterator[Section]:

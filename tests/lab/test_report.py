@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from damage import damages
+from filelock import FileLock
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from course_lib.config import MEASURED_ON_CPU_RANKS, MEASURED_ON_GPUS, SIMULATED, RunConfig
 from course_lib.errors import FolderError
@@ -226,6 +232,46 @@ def test_a_damaged_run_is_a_row_too(make_run, tmp_path):
     assert [row[1] for row in page.tables["runs"][1:]] == ["unreadable", "finished"]
 
 
+@settings(deadline=None, max_examples=8, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(damages(), min_size=2, max_size=4), st.sampled_from(["", "It failed."]))
+def test_whatever_stands_in_the_files_of_a_run_it_has_a_row(write_run, damage, error):
+    with TemporaryDirectory() as folder:
+        write_run(Path(folder, "a"))
+        write_run(Path(folder, "b"), RunConfig(num_gpus=2), error=error)
+        for each in damage:
+            each(Path(folder, "b"))
+        page = Page(write_report(folder, Path(folder, "report.html")))
+    assert [row[0] for row in page.tables["runs"][1:]] == ["a", "b"]
+
+
+NO_REPORT = ["config.json", "result.json", "events-rank0.jsonl", "new.json", "page", "x.html.txt"]
+
+
+@pytest.mark.parametrize("name", NO_REPORT)
+def test_the_report_takes_the_place_of_no_other_file(make_run, tmp_path, name):
+    run = make_run("one")
+    before = {path.name: path.read_bytes() for path in run.iterdir()}
+    with pytest.raises(FolderError, match=rf"{name} is none.*ends in \.html"):
+        write_report(run, run / name)
+    assert {path.name: path.read_bytes() for path in run.iterdir()} == before
+
+
+def test_a_folder_whose_name_is_not_text_has_a_report(make_run, tmp_path):
+    odd = make_run("one").rename(tmp_path / "runs" / os.fsdecode(b"\xff"))
+    page = Page(write_report(odd, tmp_path / "report.html"))
+    assert page.tables["runs"][1][0] == "\\udcff"
+
+
+def test_how_a_run_ended_that_nobody_watched_is_told(make_run, tmp_path):
+    for name in ("lost", "running"):
+        (make_run(name) / "result.json").unlink()
+    with FileLock(tmp_path / "runs" / "running" / "launcher.lock"):
+        page = Page(write_report(tmp_path / "runs", tmp_path / "report.html"))
+    assert [row[1] for row in page.tables["runs"][1:]] == ["lost", "running"]
+    assert "The program that launched it was killed" in page.text
+    assert "No reason" not in page.text
+
+
 def test_a_folder_takes_the_report_under_its_usual_name(make_run, tmp_path):
     run = make_run("bad", error="Rank 0 failed.")
     assert write_report(run, tmp_path) == tmp_path / "report.html"
@@ -237,7 +283,7 @@ def test_no_run_says_what_to_do(tmp_path):
     with pytest.raises(FolderError, match=r"no run in .*ddp-course train"):
         write_report(tmp_path / "empty", tmp_path / "report.html")
     with pytest.raises(FolderError, match="no folder"):
-        write_report(tmp_path / "missing", tmp_path / "report.html")
+        write_report(tmp_path / "missing", tmp_path / "missing")
 
 
 def test_a_report_that_cannot_be_written_says_so(make_run, tmp_path):
