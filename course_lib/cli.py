@@ -161,11 +161,11 @@ def sweep(
                 f"The sweep was stopped. What it recorded is in {folder}; the same command with --out {folder} goes on "
                 "from there."
             ) from interrupt
-    total, finished = len(plan.plan("")), int((frame["status"] == "finished").sum())
-    content = {"out": str(folder), "runs": total, "finished": finished, "failed": total - finished}
+    total = len(plan.plan(""))
+    content = {"out": str(folder), "runs": total, "finished": total - bar.failed, "failed": bar.failed}
     hint = f"To see it drawn: {PROGRAM} report {folder}"
     screen.result({**content, "rows": records(frame)}, sweep_table(frame), "", *sweep_remarks(frame), hint)
-    return 0 if finished == total else 1
+    return 1 if bar.failed else 0
 
 
 @app.command()

@@ -167,10 +167,14 @@ def sweep_remarks(frame: pd.DataFrame) -> list[Text]:
         remarks.append("lr: for one rank → for all of them together.")
     remarks += [f"* {caveat(text)}" for text in sorted(set(finished["speed_caveats"])) if text]
     failures = [
-        Text(f"{row['run']} {row['status']}: {(row['error'] or 'it did not say why').splitlines()[0]}", "red")
+        Text(f"{row['run']} {row['status']}{_first_line(row['error'])}", "red")
         for row in records(frame.drop(finished.index))
     ]
     return [*map(Text, remarks), *failures]
+
+
+def _first_line(error: str | None) -> str:
+    return f": {error.splitlines()[0]}" if error else ""
 
 
 def _finished(frame: pd.DataFrame) -> pd.DataFrame:

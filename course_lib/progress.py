@@ -70,13 +70,18 @@ class RunProgress:
 
 
 class SweepBar:
-    """A bar over all runs of a sweep."""
+    """A bar over all runs of a sweep.
+
+    Attributes:
+        failed: how many of the runs that are over did not finish.
+    """
 
     def __init__(self, screen: Screen) -> None:
         self._console = screen.err
         self._bar = _bar(screen.err)
         self._task = self._bar.add_task("starting", total=None, figures="", left="")
         self._said = 0
+        self.failed = 0
 
     def __enter__(self) -> SweepBar:
         self._bar.start()
@@ -87,6 +92,7 @@ class SweepBar:
 
     def show(self, progress: SweepProgress) -> None:
         """Take in how far the sweep is."""
+        self.failed = progress.failed
         failed = f"  {progress.failed} failed" if progress.failed else ""
         self._bar.update(
             self._task,

@@ -195,7 +195,7 @@ class _Sweeping:
     def _note(self, planned: Planned, attempt: RunFolder) -> None:
         self.statuses.append(_status(attempt))
         if self.statuses[-1] == FINISHED:
-            self.measured.append((planned.config, read_json(attempt.result)["seconds"]))
+            self.measured.append((planned.config, store.seconds_of(attempt)))
 
     def _tell(self, current: Planned | None = None, fraction: float = 0.0, elapsed: float = 0.0) -> None:
         if self.on_progress is None:
@@ -265,7 +265,7 @@ def _is_done(attempt: RunFolder, config: RunConfig) -> bool:
             )
         time.sleep(SECONDS_BETWEEN_LOOKS)
     try:
-        return status == FINISHED and attempt.read_config()[0] == config and "seconds" in read_json(attempt.result)
+        return status == FINISHED and attempt.read_config()[0] == config and store.seconds_of(attempt) >= 0
     except FolderError:
         return False
 

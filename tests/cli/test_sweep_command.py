@@ -52,6 +52,11 @@ def test_a_run_that_fails_does_not_stop_the_others(cli):
     assert readable.code == 1
     assert "The loss became" in readable.out
 
+    config = Path("out/g1-b64-lr0.05-s0-r0/config.json")
+    config.write_text(config.read_text().replace('"epochs": 1', '"epochs": 2'))
+    result = cli("sweep", *QUICK, "--num-gpus", 1, "--lr", "1e30,0.05", "--repeats", 1, "--out", "out", "--json").json()
+    assert (result["runs"], result["finished"], result["failed"]) == (2, 1, 1)  # of the plan, which holds no such run
+
     report = cli("report", "out", "--json")
     assert report.code == 0
     assert Path(report.json()["report"]).read_text().startswith("<!")

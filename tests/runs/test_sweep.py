@@ -284,6 +284,16 @@ def test_a_finished_run_that_can_no_longer_be_read_is_made_again_beside(tmp_path
     assert table.loc[NAME, "images_per_sec"] == 100.0
 
 
+@pytest.mark.parametrize("seconds", ["x", None, [1], {}, True, 10**400, -1])
+def test_a_finished_run_that_does_not_tell_its_time_is_made_again_beside(tmp_path, seconds):
+    run_sweep(quick_train, ONE, tmp_path / "sweep")
+    write_json(tmp_path / "sweep" / NAME / "result.json", {"format": FORMAT, "value": None, "seconds": seconds})
+    told = []
+    table = run_sweep(quick_train, ONE, tmp_path / "sweep", told.append).set_index("run")
+    assert table.loc[f"{NAME}-try2", "status"] == "finished"
+    assert (told[-1].done, told[-1].failed) == (1, 0)
+
+
 def test_a_run_of_another_config_is_not_taken_for_one_of_the_plan(tmp_path):
     run_sweep(quick_train, ONE, tmp_path / "sweep")
     config = tmp_path / "sweep" / NAME / "config.json"
