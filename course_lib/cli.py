@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
-from course_lib.config import CHOICES, RunConfig
+from course_lib.config import CHOICES, SUITABLE_LR, RunConfig
 from course_lib.console import PROGRAM, Screen, prepare_streams
 from course_lib.errors import CourseError, FolderError, RunStopped, UsageError
 from course_lib.options import (
@@ -41,6 +41,7 @@ from course_lib.runs.plan import Sweep
 from course_lib.signals import exit_code, signals_wait, sigterm_interrupts
 
 DEFAULTS = RunConfig()
+ADAMW_LR = f"With adamw {SUITABLE_LR['adamw']:g} by default."
 RANKS = ",".join(map(str, Sweep.num_gpus))
 LISTS = ("num_gpus", "batch_size", "lr", "seed")  # what a sweep takes several values of
 
@@ -83,7 +84,7 @@ def train(
     num_gpus: Annotated[int, one(int, "GPUs on each node, or CPU ranks.")] = DEFAULTS.num_gpus,
     num_nodes: NumNodes = DEFAULTS.num_nodes,
     batch_size: Annotated[int, one(int, "Images that each rank takes at a time.")] = DEFAULTS.batch_size,
-    lr: Annotated[float, one(float, "Learning rate that suits one rank.")] = DEFAULTS.lr,
+    lr: Annotated[float, one(float, f"Learning rate that suits one rank. {ADAMW_LR}")] = DEFAULTS.lr,
     lr_rule: LrRule = DEFAULTS.lr_rule,
     epochs: Epochs = DEFAULTS.epochs,
     optimizer: Optimizer = DEFAULTS.optimizer,
@@ -127,7 +128,7 @@ def sweep(
     num_gpus: Annotated[Any, several(int, "GPUs on each node, or CPU ranks.")] = RANKS,
     num_nodes: NumNodes = DEFAULTS.num_nodes,
     batch_size: Annotated[Any, several(int, "Per rank; global in strong scaling.")] = DEFAULTS.batch_size,
-    lr: Annotated[Any, several(float, "Learning rates that suit one rank.")] = DEFAULTS.lr,
+    lr: Annotated[Any, several(float, f"Learning rates that suit one rank. {ADAMW_LR}")] = DEFAULTS.lr,
     lr_rule: LrRule = DEFAULTS.lr_rule,
     epochs: Epochs = DEFAULTS.epochs,
     optimizer: Optimizer = DEFAULTS.optimizer,
@@ -148,8 +149,9 @@ def sweep(
     from course_lib.progress import SweepBar
     from course_lib.runs.sweep import run_sweep
 
-    base = DEFAULTS.with_(**{name: value for name, value in _given(context).items() if name not in LISTS})
-    plan = Sweep(base, num_gpus, batch_size, lr, seed, scaling, repeats)
+    given = _given(context)
+    base = _with_suitable_lr({name: value for name, value in given.items() if name not in LISTS})
+    plan = Sweep(base, num_gpus, batch_size, lr if "lr" in given else (), seed, scaling, repeats)
     folder = out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-sweep-{model}"
     screen.facts["out"] = str(folder)
     largest = base.with_(num_gpus=max(plan.num_gpus))
@@ -163,7 +165,8 @@ def sweep(
             ) from interrupt
     total = len(plan.plan(""))
     content = {"out": str(folder), "runs": total, "finished": total - bar.failed, "failed": bar.failed}
-    hint = f"To see it drawn: {PROGRAM} report {folder}"
+    called = sys.argv[0] if Path(sys.argv[0]).name == PROGRAM else PROGRAM  # where it is, if it is not on the PATH
+    hint = f"To see it drawn: {called} report {folder}"
     screen.result({**content, "rows": records(frame)}, sweep_table(frame), "", *sweep_remarks(frame), hint)
     return 1 if bar.failed else 0
 
@@ -266,13 +269,19 @@ def _given(context: typer.Context) -> dict[str, Any]:
     return {name: context.params[name] for name, source in sources.items() if source and source.name == "COMMANDLINE"}
 
 
+def _with_suitable_lr(given: dict[str, Any]) -> RunConfig:
+    """The defaults with what was given; where no learning rate was, the one that suits the optimizer."""
+    suitable = SUITABLE_LR.get(given.get("optimizer", DEFAULTS.optimizer), DEFAULTS.lr)
+    return DEFAULTS.with_(**{"lr": suitable, **given})
+
+
 def _train_config(context: typer.Context, resume_from: Path | None) -> RunConfig:
     """What was asked for, on top of the config of the run to go on from."""
     from course_lib.runs.folder import RunFolder
     from course_lib.runs.torchrun import as_started
 
-    base = RunFolder(resume_from).read_config()[0] if resume_from else DEFAULTS
-    config = base.with_(**_given(context))
+    given = _given(context)
+    config = RunFolder(resume_from).read_config()[0].with_(**given) if resume_from else _with_suitable_lr(given)
     return as_started(config) if _started_by_torchrun() else config
 
 

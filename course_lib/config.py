@@ -18,6 +18,8 @@ CHOICES = {
     "precision": ("fp32", "bf16", "fp16"),
     "data": ("auto", "full", "subset"),
 }
+# The learning rate for one rank that suits each optimizer; 0.05 is far too bold for AdamW.
+SUITABLE_LR = {"sgd": 0.05, "adamw": 0.001}
 # How the times of a run came about. No plot, table or file mixes them without saying so.
 MEASURED_ON_GPUS = "measured on GPUs"
 MEASURED_ON_CPU_RANKS = "measured on CPU ranks"
@@ -78,7 +80,7 @@ class RunConfig:
     num_nodes: int = 1
     batch_size: int = 64
     accumulation_steps: int = 1
-    lr: float = 0.05
+    lr: float = SUITABLE_LR["sgd"]
     lr_rule: str = "linear"
     warmup_epochs: float = 0.5
     schedule: str = "one_cycle"

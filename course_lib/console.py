@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from course_lib.runs.doctor import Finding
 
 PROGRAM = "ddp-course"
+LEARNED = 0.2  # accuracy from which on a run has learned more than by chance
 WIDTH_OF_A_FILE = 200  # where the output is no terminal, and nobody said how wide it is
 SIGNS = {"ok": ("✓ ok", "green"), "without": ("- note", "yellow"), "problem": ("✗ problem", "bold red")}
 
@@ -121,15 +122,16 @@ def sweep_table(frame: pd.DataFrame) -> Table:
         wide = heading == "speedup"  # its interval may go to a second line
         table.add_column(heading, justify="right", no_wrap=not wide, min_width=11 if wide else None)
     for (world_size, size, _), runs in _finished(frame).groupby(["world_size", batch, "lr"]):
-        middle = runs.median(numeric_only=True)
+        clean = runs[runs["speed_caveats"] == ""]
+        speed = (runs if clean.empty else clean).median(numeric_only=True)
         table.add_row(
-            f"{world_size:g}{'*' if runs['speed_caveats'].any() else ''}",
+            f"{world_size:g}{'*' if clean.empty else ''}",
             f"{size:,.0f}",
-            _lr(middle),
-            number(middle["images_per_sec"], ",.0f"),
-            _speedup(middle),
-            percent(middle["efficiency"], digits=0),
-            percent(middle["val_accuracy"]),
+            _lr(speed),
+            number(speed["images_per_sec"], ",.0f"),
+            _speedup(speed),
+            percent(speed["efficiency"], digits=0),
+            percent(runs["val_accuracy"].median()),
             str(len(runs)),
         )
     return table
@@ -158,11 +160,16 @@ def sweep_remarks(frame: pd.DataFrame) -> list[Text]:
     if (finished["speedup_low"] < finished["speedup_high"]).any():
         remarks.append("In brackets: 90 % interval of the speedup.")
     elif finished["speedup"].notna().any():
-        remarks.append("No interval of the speedup: that takes 3 repeats or more.")
+        remarks.append("No interval of the speedup: that takes 3 undisturbed repeats or more.")
     elif len(finished):
         remarks.append("No speedup: that takes runs on 1 rank to compare with.")
     if short := int(too_short(finished).sum()):
         remarks.append(f"{count(short, 'run')}: {TOO_SHORT}")
+    if lost := int((finished["val_accuracy"] < LEARNED).sum()):
+        remarks.append(
+            f"{count(lost, 'run')} hardly learned; guessing reaches 10 %. For so few steps the learning rate is too "
+            "high: try a smaller --lr, or --lr-rule sqrt."
+        )
     if (finished["peak_lr"] != finished["lr"]).any():
         remarks.append("lr: for one rank → for all of them together.")
     remarks += [f"* {caveat(text)}" for text in sorted(set(finished["speed_caveats"])) if text]

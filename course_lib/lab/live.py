@@ -122,8 +122,9 @@ class LiveRun:
         """The table of the last epochs and, where the run failed, why."""
         shown = self._epochs[-ROWS:]
         total = self._run.config.epochs
+        which = "Epochs" if len(shown) == len(self._epochs) else f"The last {ROWS} of {len(self._epochs)} epochs"
         return EPOCHS.render(
-            caption="Epochs" if len(shown) == len(self._epochs) else f"The last {ROWS} of {len(self._epochs)} epochs",
+            caption=f"{which}, {self._timing}" if self._timing else which,
             head=["Epoch", *COLUMNS],
             rows=[[number(number_of(event, "epoch")), *_cells(event)] for event in shown],
             height=f"{1.75 * (2 + min(total, ROWS)):.0f}em",

@@ -16,7 +16,7 @@ from filelock import FileLock
 from course_lib.config import RunConfig
 from course_lib.errors import CourseError, FolderError, LaunchError, RankError, RunStopped, WriteError
 from course_lib.runs.events import EventReader
-from course_lib.runs.folder import FAILED, FINISHED, RUNNING, STOPPED, RunFolder, read_json, write_json
+from course_lib.runs.folder import FAILED, FINISHED, RUNNING, STOPPED, RunFolder, read_json
 from course_lib.runs.launcher import ForkServer
 from course_lib.runs.verdict import GRACE_SECONDS, Ranks, time_limit_passed, verdict
 
@@ -129,7 +129,8 @@ class Run:
             self._error = error if isinstance(error, CourseError) else LaunchError(f"The run was lost: {error!r}")
         try:
             if self._error is not None:
-                self._record(self._error)
+                with contextlib.suppress(OSError):  # on a full disk, `wait` still raises it
+                    self.folder.write_failure(self._error)
             self._release()
             self._on_end()
         finally:
@@ -212,16 +213,6 @@ class Run:
         deadline = time.monotonic() + GRACE_SECONDS
         while any(_size(self.folder.stack(rank)) == 0 for rank in ranks.running) and time.monotonic() < deadline:
             time.sleep(0.01)
-
-    def _record(self, error: CourseError) -> None:
-        content = {
-            "type": type(error).__name__,
-            "message": error.args[0] if error.args else str(error),
-            "rank": getattr(error, "rank", None),
-            "traceback": getattr(error, "traceback", ""),
-        }
-        with contextlib.suppress(OSError):  # on a full disk, `wait` still raises it
-            write_json(self.folder.failure, content)
 
 
 _SERVER_DIED = (

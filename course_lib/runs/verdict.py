@@ -110,7 +110,7 @@ def time_limit_passed(folder: RunFolder, ranks: Ranks, seconds: float) -> HangEr
     where = "\n\n".join(f"Rank {rank} was here:\n{stack(folder, rank)}" for rank in sorted(ranks.running))
     return HangError(
         f"The run went on for more than its time limit of {seconds:g} s and was stopped. What it recorded is in "
-        f"{folder.path}. Allow more time (time_limit), or train less.\n\n{where}"
+        f"{folder.path}. Allow more time (time_limit, or --time-limit), or train less.\n\n{where}"
     )
 
 

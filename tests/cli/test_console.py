@@ -75,20 +75,39 @@ def test_a_sweep_shows_the_run_and_the_time_left():
     assert "1:02:05 left" in shown(screen)
 
 
+RUN = {
+    **{"status": "finished", "scaling": "weak", "world_size": 2, "batch_size": 128, "lr": 0.05, "peak_lr": 0.1},
+    **{"run": "a", "timing": MEASURED_ON_GPUS, "speed_caveats": "", "error": None, "val_accuracy": 0.5},
+    **{"efficiency": 0.9, "speedup": 1.9, "speedup_low": 1.8, "speedup_high": 2.1, "timed_steps": 15},
+}
+RUNS = [{**RUN, "images_per_sec": rate} for rate in (123456.0, 234567.0, 345678.0)]
+
+
+def told_of(runs: list[dict[str, Any]]) -> str:
+    screen = screen_of(200, color_system=None)
+    frame = pd.DataFrame(runs)
+    screen.result({}, sweep_table(frame), *sweep_remarks(frame))
+    return str(screen.out.file.getvalue())
+
+
+def test_a_disturbed_repeat_changes_no_figure_of_speed():
+    nothing = dict.fromkeys(("speedup", "speedup_low", "speedup_high", "efficiency"), float("nan"))
+    disturbed = {**RUN, **nothing, "images_per_sec": 9.0, "speed_caveats": "another run went on"}
+    row = told_of([*RUNS, disturbed, disturbed]).splitlines()[1].split()
+    assert row[0] == "2"
+    assert "234,567" in row
+    assert row[-1] == "5"
+    assert told_of([disturbed]).splitlines()[1].split()[0] == "2*"
+
+
+def test_a_run_that_hardly_learned_is_pointed_at():
+    assert "hardly learned" not in told_of(RUNS)
+    assert "2 runs hardly learned" in told_of([*RUNS, *[{**RUNS[0], "val_accuracy": 0.11}] * 2])
+
+
 @pytest.mark.parametrize("width", [1, 20, 40, 70, 80])
 def test_the_table_of_a_sweep_keeps_its_figures_whole(width):
-    run = {"status": "finished", "scaling": "weak", "world_size": 2, "batch_size": 128, "lr": 0.05, "peak_lr": 0.1}
-    run |= {
-        "run": "a",
-        "timing": MEASURED_ON_GPUS,
-        "speed_caveats": "",
-        "error": None,
-        "val_accuracy": 0.5,
-        "efficiency": 0.9,
-    }
-    speed = {"speedup": 1.9, "speedup_low": 1.8, "speedup_high": 2.1, "timed_steps": 15}
-    rates = [{"images_per_sec": rate, **run, **speed} for rate in (123456.0, 234567.0, 345678.0)]
-    frame = pd.DataFrame([*rates, {**run, "run": "b", "status": "failed", "error": "It broke.\nThere."}])
+    frame = pd.DataFrame([*RUNS, {**RUN, "run": "b", "status": "failed", "error": "It broke.\nThere."}])
     screen = screen_of(width, color_system=None)
     screen.result({}, sweep_table(frame))
     table = screen.out.file.getvalue()

@@ -7,6 +7,8 @@ import pytest
 from commands import QUICK
 from processes import eventually
 
+from course_lib.runs.folder import RunFolder
+
 pytestmark = pytest.mark.usefixtures("no_process_left")
 SWEEP = ("sweep", *QUICK, "--batch-size", 20, "--device", "cpu", "--num-gpus", "1,2,3", "--repeats", 1, "--out", "out")
 
@@ -39,6 +41,20 @@ def test_a_sweep_that_was_stopped_goes_on(cli, program):
     assert table[0].split() == ["ranks", "batch", "lr", "images/s", "speedup", "efficiency", "accuracy", "runs"]
     assert [line.split()[0].rstrip("*") for line in table[1:4]] == ["1", "2", "3"]
     assert table[-1].endswith("ddp-course report out")
+
+
+def test_the_learning_rate_suits_the_optimizer_unless_one_is_given(cli):
+    grid = ("sweep", *QUICK, "--num-gpus", 1, "--repeats", 1, "--json")
+    rates = {
+        optimizer: [
+            cli(*grid, "--optimizer", optimizer, "--out", optimizer).json()["rows"][0]["lr"],
+            cli(*grid, "--optimizer", optimizer, "--lr", 0.02, "--out", f"{optimizer}-given").json()["rows"][0]["lr"],
+        ]
+        for optimizer in ("sgd", "adamw")
+    }
+    assert rates == {"sgd": [0.05, 0.02], "adamw": [0.001, 0.02]}
+    cli("train", *QUICK, "--optimizer", "adamw", "--out", "run")
+    assert RunFolder("run").read_config()[0].lr == 0.001
 
 
 def test_a_run_that_fails_does_not_stop_the_others(cli):
