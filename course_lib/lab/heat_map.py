@@ -8,8 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from course_lib.lab.series import how_timed, in_words, number, usable
+from course_lib.lab.learning_plots import SETTINGS_OF_A_RUN
+from course_lib.lab.series import differing, how_timed, in_words, number, usable
 from course_lib.lab.style import NORMAL, PALETTE, SMALL, finish, label_axes, new_figure, nothing_to_draw
+
+# All that the axes do not show. The rate in use follows from the rule and what they do show.
+OTHER_SETTINGS = ("lr_rule", *(name for name in SETTINGS_OF_A_RUN if name not in ("peak_lr", "global_batch_size")))
 
 
 def heat_map(frame: pd.DataFrame) -> Figure:
@@ -76,10 +80,9 @@ def _cell_notes(rows: pd.DataFrame, keys: list[str]) -> list[str]:
     notes = ["Framed: the best."] if len(runs) > 1 else ["Sweep over more of lr and batch_size to compare."]
     if runs.max() > 1:
         notes[0] += f" A cell is the median over its runs, {_range(int(runs.min()), int(runs.max()))} each."
-    differing = [name for name in ("model", "world_size", "optimizer", "lr_rule", "epochs") if name in rows]
-    differing = [in_words(name) for name in differing if rows[name].nunique() > 1]
-    if differing:
-        notes.append(f"The runs also differ in: {', '.join(differing)}.")
+    others = [in_words(name) for name in differing(rows, OTHER_SETTINGS)]
+    if others:
+        notes.append(f"The runs also differ in: {', '.join(others)}.")
     if rows["timing"].nunique() > 1:
         notes.append(f"The runs were{how_timed(rows).replace(',', '', 1)}.")
     return notes
