@@ -27,7 +27,6 @@ from course_lib.lab.style import (
     GREY,
     NOT_A_SPEED,
     SMALL,
-    TIMING_UNKNOWN,
     finish,
     label_axes,
     legend_beside,
@@ -47,6 +46,9 @@ PHASES = {
 MEASURED_PHASES = tuple(PHASES)[:4]
 CROWDED = 10  # bars from which on their totals stand upright
 WINDOW = 3  # steps that a timeline shows
+SEEN_FROM = 0.02  # of the longest step: an `other` below that is no part worth a colour
+OTHER = "Other: what a step takes beyond its four parts."
+MEDIANS = "Bars are medians over steps. A speedup compares means, in which slow steps count too, so the two can differ."
 BACKWARD = "Backward includes the exchange of gradients, and the wait for slower ranks."
 
 
@@ -75,10 +77,11 @@ def time_split(frame: pd.DataFrame) -> Figure:
         nothing_to_draw(axes, text := "No finished run has recorded the parts of its steps.")
         return finish(figure, title, [], [text])
     bars, notes = _bars(rows, columns)
-    _draw_bars(axes, bars)
-    _phase_legend(axes, tuple(PHASES)[::-1], any(bar.hollow for bar in bars))
-    facts = [_bar_in_words(bar) for bar in bars]
-    return finish(figure, title, [*notes, *caveat_notes(rows)], facts)
+    phases = _visible(np.array([bar.milliseconds for bar in bars]))
+    _draw_bars(axes, bars, phases)
+    _phase_legend(axes, phases[::-1], any(bar.hollow for bar in bars))
+    facts = [_bar_in_words(bar, phases) for bar in bars]
+    return finish(figure, title, [MEDIANS, *_explained(phases), *notes, *caveat_notes(rows)], facts)
 
 
 def timeline(steps: pd.DataFrame, run: str | None = None) -> Figure:
@@ -101,10 +104,14 @@ def timeline(steps: pd.DataFrame, run: str | None = None) -> Figure:
     rows = rows[rows[identity(rows)] == one]
     name = rows["run"].iloc[0]
     shown, note = _typical_steps(rows)
-    facts = _draw_timeline(axes, rows[rows["step"].isin(shown)])
+    rows = rows[rows["step"].isin(shown)]
+    took = rows[[*MEASURED_PHASES]].astype(float)
+    other = (rows["seconds"].astype(float) - took.sum(axis=1)).clip(lower=0)
+    phases = _visible(took.assign(other=other).to_numpy())
+    facts = _draw_timeline(axes, rows.assign(other=other), phases)
     which = f"step {shown[0]}" if len(shown) == 1 else f"steps {shown[0]} to {shown[-1]}"
     title = f"What each rank does during {which} of {name}"
-    notes = [f"Times {rows['timing'].iloc[0] or TIMING_UNKNOWN}. {BACKWARD}", note]
+    notes = [f"Times {rows['timing'].iloc[0]}. {BACKWARD}", *_explained(phases), note]
     return finish(figure, title, [*notes, *caveat_notes(rows)], facts)
 
 
@@ -141,13 +148,23 @@ def _bars(rows: pd.DataFrame, columns: list[str]) -> tuple[list[Bar], list[str]]
     return bars, [note.replace("Lines of one colour", "Runs in one bar") for note in notes]
 
 
-def _draw_bars(axes: Axes, bars: list[Bar]) -> None:
+def _visible(milliseconds: np.ndarray) -> tuple[str, ...]:
+    """The phases to draw, of rows with one time for each of `PHASES`: `other` only where it is seen."""
+    return tuple(PHASES) if milliseconds[:, -1].max() > SEEN_FROM * milliseconds.sum(axis=1).max() else MEASURED_PHASES
+
+
+def _explained(phases: Sequence[str]) -> list[str]:
+    return [OTHER] if "other" in phases else []
+
+
+def _draw_bars(axes: Axes, bars: list[Bar], phases: Sequence[str]) -> None:
     """Stack the phases of each bar; a gap and a name set the groups apart."""
     groups = list(dict.fromkeys(bar.group for bar in bars))
     places = np.array([place + 0.8 * groups.index(bar.group) for place, bar in enumerate(bars)])
     heights = np.array([bar.milliseconds for bar in bars])
     totals = heights.sum(axis=1)
-    for index, (phase, (color, hatch)) in enumerate(PHASES.items()):
+    for index, phase in enumerate(phases):
+        color, hatch = PHASES[phase]
         bottoms = heights[:, :index].sum(axis=1)
         patches = axes.bar(
             places, heights[:, index], 0.7, bottoms, color=color, hatch=hatch, edgecolor="white", gid=phase
@@ -179,7 +196,7 @@ def _name_groups(axes: Axes, bars: list[Bar], places: np.ndarray) -> None:
     axes.tick_params(axis="x", which="minor", length=0, pad=20)
 
 
-def _draw_timeline(axes: Axes, rows: pd.DataFrame) -> list[str]:
+def _draw_timeline(axes: Axes, rows: pd.DataFrame, phases: Sequence[str]) -> list[str]:
     """One lane a rank, one box a phase; a tick where a step begins. Returns the time in each phase in words."""
     origin = float(rows["start"].min())
     ranks = sorted({int(rank) for rank in rows["rank"]})
@@ -187,10 +204,10 @@ def _draw_timeline(axes: Axes, rows: pd.DataFrame) -> list[str]:
     for rank in ranks:
         of_rank = rows[rows["rank"] == rank].sort_values("step")
         begin = 1000 * (of_rank["start"].to_numpy(float) - origin)
-        end = begin + 1000 * of_rank["seconds"].to_numpy(float)
         words = []
-        for phase, (color, hatch) in PHASES.items():
-            took = 1000 * of_rank[phase].to_numpy(float) if phase != "other" else np.maximum(end - begin, 0)
+        for phase in phases:
+            color, hatch = PHASES[phase]
+            took = 1000 * of_rank[phase].to_numpy(float)
             boxes = list(zip(begin, took, strict=True))
             axes.broken_barh(
                 boxes, (rank - 0.36, 0.72), facecolor=color, hatch=hatch, edgecolor="white", linewidth=0.5, gid=phase
@@ -203,7 +220,7 @@ def _draw_timeline(axes: Axes, rows: pd.DataFrame) -> list[str]:
     axes.set_ylim(max(ranks) + 0.6, min(ranks) - 0.6)
     axes.set_yticks(ranks[:: 1 + len(ranks) // 16])
     axes.set_xlim(left=0)
-    _phase_legend(axes, tuple(PHASES))
+    _phase_legend(axes, phases)
     return facts
 
 
@@ -216,8 +233,8 @@ def _phase_legend(axes: Axes, phases: Sequence[str], hollow: bool = False) -> No
     legend_beside(axes, entries)
 
 
-def _bar_in_words(bar: Bar) -> str:
-    parts = ", ".join(f"{phase} {took:.3g}" for phase, took in zip(PHASES, bar.milliseconds, strict=True))
+def _bar_in_words(bar: Bar, phases: Sequence[str]) -> str:
+    parts = ", ".join(f"{phase} {took:.3g}" for phase, took in zip(phases, bar.milliseconds, strict=False))
     caveat = " (not a speed measurement)" if bar.hollow else ""
     ranks = "1 rank" if bar.world_size == 1 else f"{bar.world_size} ranks"
     return f"{bar.group}, {ranks}{caveat}: {sum(bar.milliseconds):.3g} ms a step: {parts}"
