@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 from course_lib.config import SIMULATED
 from course_lib.lab.series import Series, caveat_notes, how_timed, identity, number, split, usable
 from course_lib.lab.style import (
-    TIMING_UNKNOWN,
     finish,
     hollow_entry,
     label_axes,
@@ -27,6 +26,7 @@ SETTINGS_OF_A_RUN = (
 SMOOTH_FROM, SMOOTH_OVER = 200, 25  # steps
 CROWDED = 12  # lines from which on they are drawn thin
 IN_WORDS = 12  # lines that the text of a figure speaks of
+ACCURACY, LOSS = "validation accuracy", "training loss"  # what a line is called that nothing tells from others
 
 
 def accuracy_against_epoch(epochs: pd.DataFrame) -> Figure:
@@ -37,7 +37,7 @@ def accuracy_against_epoch(epochs: pd.DataFrame) -> Figure:
     title = "Validation accuracy against epoch"
     if rows.empty:
         return _nothing(figure, axes, title, "No epoch has ended yet. Launch a run, and draw this again.")
-    series, notes = split(rows, SETTINGS_OF_A_RUN, apart=[identity(rows)])
+    series, notes = split(rows, SETTINGS_OF_A_RUN, apart=[identity(rows)], alone=ACCURACY)
     facts = _draw_accuracy(axes, series, "epoch")
     legend_beside(axes)
     return finish(figure, title, [*notes, *_coinciding(series, "val_accuracy")], facts)
@@ -70,7 +70,8 @@ def loss_against_step(steps: pd.DataFrame) -> Figure:
     if rows.empty:
         return _nothing(figure, axes, title, "No step has been recorded yet. Launch a run, and draw this again.")
     known = {*SETTINGS_OF_A_RUN} <= {*rows}
-    series, notes = split(rows, SETTINGS_OF_A_RUN if known else ("world_size", "run"), apart=[identity(rows)])
+    names = SETTINGS_OF_A_RUN if known else ("world_size", "run")
+    series, notes = split(rows, names, apart=[identity(rows)], alone=LOSS)
     facts, more = _draw_loss(axes, series)
     legend_beside(axes)
     return finish(figure, title, [*notes, *more, *_coinciding(series, "loss")], facts)
@@ -91,13 +92,13 @@ def progress(steps: pd.DataFrame, epochs: pd.DataFrame, total_epochs: int) -> Fi
     several = both[identity(both)].nunique() > 1
     figure.subplots_adjust(left=0.065, right=0.75 if several else 0.985, bottom=0.22, top=0.88, wspace=0.22)
     label_axes(left, "Step of the optimizer", "Training loss")
-    series = split(both, _names(both), apart=[identity(both)])[0]
-    facts, notes = _draw_loss(left, series)
+    names, apart = _names(both), [identity(both)]
+    facts, notes = _draw_loss(left, split(both, names, apart, alone=LOSS)[0])
     if steps.empty:
         nothing_to_draw(left, "no step has been recorded yet")
     for axes in right:
         label_axes(axes, "Epoch", "Validation accuracy (%)")
-        facts += _draw_accuracy(axes, series, "epoch")
+        facts += _draw_accuracy(axes, split(both, names, apart, alone=ACCURACY)[0], "epoch")
         axes.set_xlim(0.5, total_epochs + 0.5)
         if epochs.empty:
             nothing_to_draw(axes, "no epoch has ended yet")
@@ -163,11 +164,11 @@ def _draw_loss(axes: Axes, series: list[Series]) -> tuple[list[str], list[str]]:
             markevery=max(1, len(mean) // 8),
             linestyle=each.look.line if each.timing == SIMULATED else "-",  # dashes would hide the noise
             linewidth=1.4,
-            label=each.legend.replace(TIMING_UNKNOWN, "training loss"),
+            label=each.legend,
             gid=each.timing,
         )
         end = f"{loss.iloc[0]:.3f} at step {loss.index[0]} to {mean.iloc[-1]:.3f} at step {loss.index[-1]}"
-        facts.setdefault(each.label.replace(TIMING_UNKNOWN, "training loss"), []).append(end)
+        facts.setdefault(each.label, []).append(end)
     if not facts:
         return [], []
     whole_numbers(axes)

@@ -86,7 +86,7 @@ def _caption(frame: pd.DataFrame) -> str:
         "(in a short run, without the first half).": frame["step_seconds"].notna().any(),
         "Speedup and efficiency are those of all repeats of a setting together.": frame["speedup"].notna().any(),
         "Small print: 90 % interval over the repeats.": (frame["speedup_low"] < frame["speedup_high"]).any(),
-        "* not a speed measurement.": (frame["speed_caveats"] != "").any(),
+        "* not a speed measurement, for a reason that stands above.": (frame["speed_caveats"] != "").any(),
     }
     return " ".join(sentence for sentence, is_needed in needed.items() if is_needed)
 

@@ -15,13 +15,12 @@ from course_lib.runs.folder import FINISHED
 from course_lib.scaling.speedup import SAME_FOR_SPEED
 
 MAX_COLORS = len(PALETTE)
+MOST_CAVEATS = 3  # that stand under a figure
 # What makes a line of its own over the number of ranks; `batch` is made by `usable`. The first are named first.
 _FIRST = ("model", "batch", "num_nodes", "precision", "optimizer")
 SETTINGS = (*_FIRST, *(name for name in SAME_FOR_SPEED if name not in (*_FIRST, "timing")))
+COUNTED = {"world_size": "rank", "num_nodes": "node", "cores": "core"}
 WORDS = {
-    "world_size": "{} ranks",
-    "num_nodes": "{} nodes",
-    "cores": "{} cores",
     "global_batch_size": "global batch {}",
     "peak_lr": "learning rate {}",
 } | dict.fromkeys(("model", "batch", "precision", "optimizer", "cpu", "devices", "run"), "{}")
@@ -69,12 +68,15 @@ def usable(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     return frame
 
 
-def split(frame: pd.DataFrame, names: Sequence[str], apart: Sequence[str] = ()) -> tuple[list[Series], list[str]]:
+def split(
+    frame: pd.DataFrame, names: Sequence[str], apart: Sequence[str] = (), alone: str = ""
+) -> tuple[list[Series], list[str]]:
     """Part the rows into series: by timing, by the columns of `names` that vary, and by those of `apart`.
 
     Labels name as many varying columns as there are colours for. The second value returned is a
     note that names the others, if there are any. `apart` is for lines that are a run each: repeats of
-    a setting then share a label, and the legend says how many they are.
+    a setting then share a label, and the legend says how many they are. `alone` is what lines are called
+    that differ in nothing, in a plot that shows no times; without it, the way of timing.
     """
     varying = differing(frame, names)
     shown: list[str] = []
@@ -93,8 +95,9 @@ def split(frame: pd.DataFrame, names: Sequence[str], apart: Sequence[str] = ()) 
         place = numbers.setdefault(key, len(numbers))
         look = LOOKS[first["timing"]]
         label = in_short(first, shown)
-        if len(timings) > 1 or not label:
+        if len(timings) > 1:
             label = ", ".join(filter(None, (label, first["timing"])))
+        label = label or alone or first["timing"]
         known = any(label == earlier.label for earlier in series)
         series.append(
             Series(
@@ -148,9 +151,11 @@ def rank_words(frame: pd.DataFrame) -> tuple[str, str]:
 def caveat_notes(frame: pd.DataFrame) -> list[str]:
     """The notes on rows that are not a speed measurement, each caveat once."""
     texts = sorted({part for text in set(frame["speed_caveats"]) for part in text.split("; ") if part})
-    return [f"Not a speed measurement: {text}" for text in texts[:3]] + (
-        [f"{len(texts) - 3} more reasons are in the table of runs."] if len(texts) > 3 else []
-    )
+    notes = [f"Not a speed measurement: {text}" for text in texts[:MOST_CAVEATS]]
+    if more := len(texts) - len(notes):
+        reasons = "1 more reason" if more == 1 else f"{more} more reasons"
+        notes.append(f'A report on these runs names {reasons}, under "How the times came about".')
+    return notes
 
 
 def differing(frame: pd.DataFrame, names: Sequence[str]) -> list[str]:
@@ -187,6 +192,6 @@ def _batch(frame: pd.DataFrame) -> pd.Series[Any]:
 
 def _word(name: str, value: Any) -> str:
     text = number(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
-    if name == "world_size" and text == "1":
-        return "1 rank"
+    if name in COUNTED:
+        return f"{text} {COUNTED[name]}{'s' * (text != '1')}"
     return WORDS.get(name, in_words(name) + " {}").format(text)
