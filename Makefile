@@ -7,6 +7,10 @@ SCRIPTS := $(wildcard notebooks/*.py)
 NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 INSTALL = $(VENV)/bin/python -m pip install --constraint requirements.lock
 
+# Students' Lab, in .venv only: without the teacher's nbgrader menu, and without the question about Jupyter's news.
+LAB_SETTINGS := $(VENV)/share/jupyter/lab/settings/overrides.json
+QUIET_LAB := {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false"}}
+
 # Runs a command as if .venv were activated.
 RUN := env PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
@@ -74,4 +78,6 @@ $(STAMP): pyproject.toml requirements.lock course_lib/__init__.py
 	    echo "Making $(VENV) with $$($(PYTHON) --version)"; \
 	    $(PYTHON) -m venv --clear $(VENV); }
 	$(INSTALL) --editable '.[dev]'
+	$(RUN) jupyter labextension disable --level=sys_prefix @jupyter/nbgrader
+	@mkdir -p $(dir $(LAB_SETTINGS)) && echo '$(QUIET_LAB)' > $(LAB_SETTINGS)
 	@touch $@
