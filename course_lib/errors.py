@@ -5,8 +5,11 @@ CourseError                     anything below; `exit_code` is what the command 
 │   ├── ConfigError             a field of RunConfig, or several that do not go together
 │   ├── DeviceError             a device that is not there, or more of them than exist
 │   ├── FunctionError           a training function that cannot be sent to the ranks
-│   └── FolderError             a folder that cannot be written, or that holds no readable run
+│   ├── FolderError             a folder that cannot be written, or that holds no readable run
+│   ├── CollectiveError         tensors that a collective cannot take together
+│   └── BatchError              a batch that cannot be dealt to replicas
 ├── DataError                   the data set is missing, truncated or not what it should be
+├── ReplicaError                a replica of a model failed, or replicas do not fit together
 ├── ComparisonError             two runs that differ in more than what is being varied
 └── RunError                    a run that was started and did not finish
     ├── LaunchError             the ranks could not be started, or the process that starts them died
@@ -55,8 +58,20 @@ class FolderError(UsageError):
     """A folder cannot be written, or holds no readable run."""
 
 
+class CollectiveError(UsageError):
+    """Tensors do not fit together, or a collective cannot do such a thing with them."""
+
+
+class BatchError(UsageError):
+    """A batch cannot be dealt to replicas."""
+
+
 class DataError(CourseError):
     """The data set is missing, truncated or not what it should be."""
+
+
+class ReplicaError(CourseError):
+    """A replica of a model failed, or replicas do not fit together."""
 
 
 class ComparisonError(CourseError):

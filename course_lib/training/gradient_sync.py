@@ -1,0 +1,195 @@
+"""The gradient of the whole batch, from the gradients of its shards."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from course_lib.errors import ReplicaError
+from course_lib.training.collectives import HALVES, all_reduce
+from course_lib.training.replica import Replica
+
+BUCKET_BYTES = 25 * 2**20  # as in DDP
+
+Bucket = list[int]  # the places of its parameters in the list of a replica's parameters
+
+
+def sync_grads(
+    replicas: Sequence[Replica],
+    weights: Sequence[float],
+    *,
+    bucket_bytes: int = BUCKET_BYTES,
+    finite: bool = True,
+) -> None:
+    """Give every replica the weighted mean of all replicas' gradients.
+
+    Where each gradient g_i is that of the mean loss over n_i samples, and `weights` are the n_i, the result is the
+    gradient of the mean loss over all samples: sum(n_i g_i) / sum(n_i). The plain mean of the g_i is not, unless all
+    n_i are equal. Gradients are sent in buckets, one all_reduce for many parameters. One that only some replicas have
+    counts as zero on the others; one that none has stays None.
+
+    Args:
+        replicas: after their backward passes.
+        weights: one for each replica, not negative; what a replica of weight 0 has does not count.
+        bucket_bytes: how much is sent at once.
+        finite: refuse infinite gradients and those that are not numbers (a GradScaler wants to see them).
+
+    Raises:
+        ReplicaError: gradients do not fit together, or are not finite; names the replica and the parameter.
+    """
+    shares = _shares(replicas, weights)
+    _check_shapes(replicas)
+    for bucket in make_buckets(replicas[0], bucket_bytes):
+        reduce_bucket(replicas, bucket, shares, finite)
+
+
+def make_buckets(replica: Replica, bucket_bytes: int) -> list[Bucket]:
+    """Parameters that are sent together: neighbours of one dtype, the last first, as backward comes to them."""
+    buckets: list[Bucket] = []
+    size, dtype = 0, None
+    for place, parameter in reversed(list(enumerate(replica.parameters()))):
+        if not parameter.requires_grad:
+            continue
+        own = parameter.numel() * parameter.element_size()
+        if not buckets or size + own > bucket_bytes or parameter.dtype != dtype:
+            buckets.append([])
+            size, dtype = 0, parameter.dtype
+        buckets[-1].append(place)
+        size += own
+    return buckets
+
+
+def reduce_bucket(replicas: Sequence[Replica], bucket: Bucket, shares: Sequence[float], finite: bool) -> None:
+    """Put the weighted sum of a bucket's gradients into all replicas."""
+    parameters = [list(replica.parameters()) for replica in replicas]
+    used = [place for place in bucket if any(own[place].grad is not None for own in parameters)]
+    if not used:
+        return
+    with torch.no_grad():
+        flats = [_flat([own[place] for place in used], share) for own, share in zip(parameters, shares, strict=True)]
+        all_reduce(flats, "sum", "naive")
+        if finite and not torch.isfinite(flats[0].sum()):
+            _refuse_non_finite(replicas, shares)
+        for own, flat in zip(parameters, flats, strict=True):
+            _hand_out(flat, [own[place] for place in used])
+
+
+class OverlappedSync:
+    """Reduces each bucket as soon as all replicas have its gradients, while backward goes on.
+
+    It is a context around the backward passes: at its end all gradients are synchronised. Each replica makes as many
+    `passes`; the other arguments are those of `sync_grads`.
+    """
+
+    def __init__(
+        self, replicas: Sequence[Replica], weights: Sequence[float], passes: int, bucket_bytes: int, finite: bool
+    ) -> None:
+        self._replicas = replicas
+        self._shares = _shares(replicas, weights)
+        self._finite = finite
+        self._buckets = make_buckets(replicas[0], bucket_bytes)
+        active = sum(share > 0 for share in self._shares)
+        self._missing = [active * passes * len(bucket) for bucket in self._buckets]
+        self._lock = threading.Lock()
+        self._reducing: dict[int, Future[None]] = {}
+
+    def __enter__(self) -> OverlappedSync:
+        self._thread = ThreadPoolExecutor(1, "sync")
+        self._hooks = []
+        for replica, share in zip(self._replicas, self._shares, strict=True):
+            parameters = list(replica.parameters()) if share > 0 else []
+            for number, bucket in enumerate(self._buckets if parameters else []):
+                note = partial(self._note, number)
+                self._hooks += [parameters[place].register_post_accumulate_grad_hook(note) for place in bucket]
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        self._thread.shutdown(wait=True)
+        if kind is not None:
+            return
+        for number, bucket in enumerate(self._buckets):
+            if number in self._reducing:
+                self._reducing[number].result()
+            else:  # a parameter in it was not used, so it never became complete
+                reduce_bucket(self._replicas, bucket, self._shares, self._finite)
+
+    def _note(self, number: int, parameter: Tensor) -> None:
+        """A gradient of bucket `number` is there."""
+        if parameter.device.type == "cuda":
+            torch.cuda.current_stream(parameter.device).synchronize()
+        with self._lock:
+            self._missing[number] -= 1
+            if self._missing[number] == 0:
+                arguments = (self._replicas, self._buckets[number], self._shares, self._finite)
+                self._reducing[number] = self._thread.submit(reduce_bucket, *arguments)
+
+
+def _flat(parameters: Sequence[nn.Parameter], share: float) -> Tensor:
+    """The gradients in one piece, times the replica's share; in float32 where they are in half precision."""
+    if share == 0:
+        grads = [torch.zeros_like(parameter).flatten() for parameter in parameters]
+    else:
+        grads = [
+            (torch.zeros_like(parameter) if parameter.grad is None else parameter.grad).flatten()
+            for parameter in parameters
+        ]
+    flat = torch.cat(grads)
+    return (flat.float() if flat.dtype in HALVES else flat).mul_(share)
+
+
+def _hand_out(flat: Tensor, parameters: Sequence[nn.Parameter]) -> None:
+    pieces = flat.split([parameter.numel() for parameter in parameters])
+    for parameter, piece in zip(parameters, pieces, strict=True):
+        parameter.grad = piece.view(parameter.shape).to(parameter.dtype)
+
+
+def _shares(replicas: Sequence[Replica], weights: Sequence[float]) -> list[float]:
+    if len(weights) != len(replicas):
+        raise ReplicaError(f"There are {len(replicas)} replicas and {len(weights)} weights: it takes one for each.")
+    if min(weights, default=0) < 0 or not 0 < sum(weights) < float("inf"):
+        raise ReplicaError(f"The weights must be numbers of samples, not {list(weights)}.")
+    return [weight / sum(weights) for weight in weights]
+
+
+def _check_shapes(replicas: Sequence[Replica]) -> None:
+    """Refuse replicas of different models, and gradients that are not stored whole."""
+    expected = [(name, parameter.shape) for name, parameter in replicas[0].named_parameters()]
+    for replica in replicas:
+        found = [(name, parameter.shape) for name, parameter in replica.named_parameters()]
+        for one, other in zip(expected, found, strict=False):
+            if one != other:
+                raise ReplicaError(
+                    f"Parameter {other[0]!r} of replica {replica.number} has shape {tuple(other[1])}, and replica 0 "
+                    f"has {one[0]!r} of shape {tuple(one[1])} there. All replicas must be copies of one model."
+                )
+        if len(found) != len(expected):
+            raise ReplicaError(
+                f"Replica {replica.number} has {len(found)} parameters, and replica 0 has {len(expected)}."
+            )
+        for name, parameter in replica.named_parameters():
+            if parameter.grad is not None and parameter.grad.layout != torch.strided:
+                raise ReplicaError(
+                    f"The gradient of parameter {name!r} of replica {replica.number} is sparse, which cannot be "
+                    "synchronised here. Make the layer with sparse=False."
+                )
+
+
+def _refuse_non_finite(replicas: Sequence[Replica], shares: Sequence[float]) -> None:
+    """Name the first replica and parameter whose own gradient is not finite."""
+    for replica, share in zip(replicas, shares, strict=True):
+        for name, parameter in replica.named_parameters():
+            if share > 0 and parameter.grad is not None and not torch.isfinite(parameter.grad).all():
+                raise ReplicaError(
+                    f"The gradient of parameter {name!r} of replica {replica.number} is not finite. Look at the "
+                    "shard and the loss of that replica; a smaller learning rate may help."
+                )
+    raise ReplicaError(
+        "The gradients of all replicas add up to more than their dtype holds. Clip them, or use float32."
+    )
