@@ -60,7 +60,7 @@ bench: setup  ## measure, print the table, write it as JSON
 	$(RUN) python -m benchmarks
 
 bench-peers: setup  ## the same, beside the tools that people would use instead
-	$(INSTALL) accelerate lightning
+	$(INSTALL) accelerate lightning netcl pyopencl pocl-binary-distribution
 	$(RUN) python -m benchmarks
 
 lock:  ## make requirements.lock anew from the newest releases that pyproject.toml allows

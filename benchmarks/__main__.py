@@ -20,6 +20,7 @@ NAMES = (
     "launch_speed",
     "loop_speed",
     "scaling_speed",
+    "replicas_speed",
     "accuracy",
     "store_speed",
     "peers",
