@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.errors import ReplicaError
-from course_lib.training.collectives import HALVES, all_reduce
+from course_lib.training.collectives import HALVES
+from course_lib.training.reductions import COMBINE, Wire, naive
 from course_lib.training.replica import Replica
 
 BUCKET_BYTES = 25 * 2**20  # as in DDP
@@ -72,11 +73,12 @@ def reduce_bucket(replicas: Sequence[Replica], bucket: Bucket, shares: Sequence[
         return
     with torch.no_grad():
         flats = [_flat([own[place] for place in used], share) for own, share in zip(parameters, shares, strict=True)]
-        all_reduce(flats, "sum", "naive")
-        if finite and not torch.isfinite(flats[0].sum()):
+        # Adds up into these tensors, which nobody else has; `all_reduce` would copy them first.
+        totals = naive(flats, COMBINE["sum"], Wire(None))
+        if finite and not torch.isfinite(totals[0].sum()):
             _refuse_non_finite(replicas, shares)
-        for own, flat in zip(parameters, flats, strict=True):
-            _hand_out(flat, [own[place] for place in used])
+        for own, total in zip(parameters, totals, strict=True):
+            _hand_out(total, [own[place] for place in used])
 
 
 class OverlappedSync:

@@ -65,7 +65,7 @@ class Wire:
         self._round += sent
 
 
-def _naive(tensors: list[Tensor], combine: Combine, wire: Wire) -> list[Tensor]:
+def naive(tensors: list[Tensor], combine: Combine, wire: Wire) -> list[Tensor]:
     """All send to rank 0, one after the other, and it sends the result to each."""
     root, *others = tensors
     for rank, tensor in enumerate(others, start=1):
@@ -136,7 +136,7 @@ def pass_on(pieces: list[list[Tensor]], wire: Wire) -> None:
 
 
 ALGORITHMS: dict[str, Callable[[list[Tensor], Combine, Wire], list[Tensor]]] = {
-    "naive": _naive,
+    "naive": naive,
     "tree": _tree,
     "ring": _ring,
 }
