@@ -24,6 +24,7 @@ from typing import Any
 import torch
 
 from benchmarks import by_hand
+from benchmarks.gpu_replicas import largest_difference
 from benchmarks.loop_speed import HAND, SHARE_OF_BY_HAND
 from benchmarks.measuring import Row, compare, failed, figure, passed, skipped
 from benchmarks.turns import launched, take_turns_by_epoch
@@ -157,6 +158,14 @@ def nccl_with_one_rank_trains_as_single_does(bench: Bench) -> list[Row]:
     ]
 
 
+def replicas_that_share_a_gpu(bench: Bench) -> list[Row]:
+    """Data parallelism by hand, in this process."""
+    for_each = {overlap: largest_difference(bench.device, overlap) for overlap in (False, True)}
+    how = {False: "after backward", True: "during backward"}
+    name = "3 replicas on one device less plain training, gradients exchanged"
+    return [figure(f"{name} {how[overlap]}", "", [apart], at_most=1e-6) for overlap, apart in for_each.items()]
+
+
 def ranks_that_share_a_gpu(bench: Bench) -> list[Row]:
     """One rank more than there are GPUs: gloo on tensors of the GPU, with a caveat."""
     ranks = devices.gpu_count() + 1 if bench.on_gpu else 2
@@ -249,6 +258,7 @@ CHECKS: tuple[Callable[[Bench], list[Row]], ...] = (
     ranks_that_share_a_gpu,
     the_server_has_not_touched_the_gpu,
     launch_after_the_parent_used_the_gpu,
+    replicas_that_share_a_gpu,
     bf16,
     fp16,
     seconds_to_accuracy,
