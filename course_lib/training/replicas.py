@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from functools import partial
 from operator import itemgetter
@@ -124,7 +124,8 @@ def data_parallel_step(
 
     Raises:
         BatchError: the batch cannot be dealt.
-        ReplicaError: a replica failed, or its gradient is not finite; names it.
+        ReplicaError: a replica failed, or its gradient is not finite; names it. Should an optimizer itself fail, others
+            may have stepped: `broadcast_params` makes all alike again.
     """
     if len(optimizers) != len(replicas):
         raise ReplicaError(f"{len(replicas)} replicas need as many optimizers, and there are {len(optimizers)}.")
@@ -151,7 +152,10 @@ def data_parallel_step(
                 scaler.unscale_(optimizer)
         if post_sync_hook is not None:
             post_sync_hook(replicas)
-        _side_by_side(replicas, [partial(step.update, *pair) for pair in zip(replicas, optimizers, strict=True)])
+        updating = [partial(step.update, *pair) for pair in zip(replicas, optimizers, strict=True)]
+        # An optimizer is many small operations, called from Python: on a CPU, threads get in each other's way.
+        take_steps = _one_by_one if replicas[0].device.type == "cpu" else _side_by_side
+        take_steps(replicas, updating)
     if scaler is not None:
         scaler.update()
     if post_step_hook is not None:
@@ -217,6 +221,22 @@ def _side_by_side(replicas: Sequence[Replica], jobs: Sequence[Callable[[], Any]]
         for future in futures:
             future.add_done_callback(lambda done: meeting.abort() if done.exception() else None)
         wait(futures)
+    return _results(replicas, futures)
+
+
+def _one_by_one(replicas: Sequence[Replica], jobs: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Do the job of each replica in this thread; what fails is told as by `_side_by_side`."""
+    futures = []
+    for job in jobs:
+        futures.append(future := Future[Any]())
+        try:
+            future.set_result(job())
+        except Exception as error:
+            future.set_exception(error)
+    return _results(replicas, futures)
+
+
+def _results(replicas: Sequence[Replica], futures: Sequence[Future[Any]]) -> list[Any]:
     errors = {number: error for number, future in enumerate(futures) if (error := future.exception())}
     own = {number: error for number, error in errors.items() if not isinstance(error, BrokenBarrierError)}
     for number, error in (own or errors).items():
