@@ -5,6 +5,8 @@
     accuracy_against_epoch, accuracy_against_seconds       one row an epoch
     loss_against_step, timeline                            one row a step
 
+Of data parallelism by hand there are `replica_timeline`, from the times of its steps, and `collective_costs`.
+
 No function keeps state, uses pyplot or changes its frame. Runs that did not finish are left out,
 what was measured and what was simulated is never joined by a line, and what is no speed measurement
 is drawn hollow. `alt_text` says in words and figures what a figure shows.
@@ -12,6 +14,7 @@ is drawn hollow. `alt_text` says in words and figures what a figure shows.
 
 from course_lib.lab.heat_map import heat_map
 from course_lib.lab.learning_plots import accuracy_against_epoch, accuracy_against_seconds, loss_against_step
+from course_lib.lab.replica_plots import collective_costs, replica_timeline
 from course_lib.lab.scaling_plots import efficiency, speedup, throughput
 from course_lib.lab.style import alt_text
 from course_lib.lab.time_plots import time_split, timeline
@@ -20,9 +23,11 @@ __all__ = [
     "accuracy_against_epoch",
     "accuracy_against_seconds",
     "alt_text",
+    "collective_costs",
     "efficiency",
     "heat_map",
     "loss_against_step",
+    "replica_timeline",
     "speedup",
     "throughput",
     "time_split",
