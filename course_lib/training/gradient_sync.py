@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import partial
 
 import torch
@@ -85,15 +86,22 @@ class OverlappedSync:
     """Reduces each bucket as soon as all replicas have its gradients, while backward goes on.
 
     It is a context around the backward passes: at its end all gradients are synchronised. Each replica makes as many
-    `passes`; the other arguments are those of `sync_grads`.
+    `passes`, and `timed` times the exchange of a bucket; the other arguments are those of `sync_grads`.
     """
 
     def __init__(
-        self, replicas: Sequence[Replica], weights: Sequence[float], passes: int, bucket_bytes: int, finite: bool
+        self,
+        replicas: Sequence[Replica],
+        weights: Sequence[float],
+        passes: int,
+        bucket_bytes: int,
+        finite: bool,
+        timed: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self._replicas = replicas
         self._shares = _shares(replicas, weights)
         self._finite = finite
+        self._timed = timed
         self._buckets = make_buckets(replicas[0], bucket_bytes)
         active = sum(share > 0 for share in self._shares)
         self._missing = [active * passes * len(bucket) for bucket in self._buckets]
@@ -120,7 +128,7 @@ class OverlappedSync:
             if number in self._reducing:
                 self._reducing[number].result()
             else:  # a parameter in it was not used, so it never became complete
-                reduce_bucket(self._replicas, bucket, self._shares, self._finite)
+                self._reduce(bucket)
 
     def _note(self, number: int, parameter: Tensor) -> None:
         """A gradient of bucket `number` is there."""
@@ -129,8 +137,11 @@ class OverlappedSync:
         with self._lock:
             self._missing[number] -= 1
             if self._missing[number] == 0:
-                arguments = (self._replicas, self._buckets[number], self._shares, self._finite)
-                self._reducing[number] = self._thread.submit(reduce_bucket, *arguments)
+                self._reducing[number] = self._thread.submit(self._reduce, self._buckets[number])
+
+    def _reduce(self, bucket: Bucket) -> None:
+        with self._timed():
+            reduce_bucket(self._replicas, bucket, self._shares, self._finite)
 
 
 def _flat(parameters: Sequence[nn.Parameter], share: float) -> Tensor:

@@ -140,12 +140,13 @@ def data_parallel_step(
         for replica in replicas[len(busy) :]:  # these wait, and a gradient is put into them meanwhile
             replica.queue.submit(replica.zero_grad).result()
         computing = [partial(step.compute, *each) for each in busy]
+        exchanging = partial(step.phase, None, "sync")
         if overlap:
-            with OverlappedSync(replicas, sizes, passes, bucket_bytes, finite=scaler is None):
+            with OverlappedSync(replicas, sizes, passes, bucket_bytes, finite=scaler is None, timed=exchanging):
                 losses = _side_by_side(replicas, computing)
         else:
             losses = _side_by_side(replicas, computing)
-            with step.phase(None, "sync"):
+            with exchanging():
                 sync_grads(replicas, sizes, bucket_bytes=bucket_bytes, finite=scaler is None)
         if scaler is not None:
             for optimizer in optimizers:

@@ -386,6 +386,18 @@ def test_replicas_compute_side_by_side():
     assert all(each.seconds >= 0 for each in result.times)
 
 
+def test_an_overlapped_exchange_is_timed_bucket_by_bucket():
+    replicas, optimizers = prepared(network(), 2, lr=0.1)
+    result = data_parallel_step(forward, replicas, optimizers, batch_of(4), overlap=True, bucket_bytes=1)
+    syncs = [each for each in result.times if each.phase == "sync"]
+    assert len(syncs) == len(list(replicas[0].parameters()))  # each parameter is larger than a bucket
+    backward, update = (
+        [each.start for each in result.times if each.phase == phase] for phase in ("backward", "optimizer")
+    )
+    assert max(backward) < syncs[0].start
+    assert max(each.start + each.seconds for each in syncs) <= min(update)
+
+
 def dropped(world_size, seed):
     torch.manual_seed(seed)
     replicas = prepare_replicas(nn.Sequential(nn.Linear(1, 400), nn.Dropout(0.5)), QUEUES[:world_size])
