@@ -109,7 +109,7 @@ class OverlappedSync:
         self._reducing: dict[int, Future[None]] = {}
 
     def __enter__(self) -> OverlappedSync:
-        self._thread = ThreadPoolExecutor(1, "sync")
+        self._thread = ThreadPoolExecutor(1, "sync", torch.set_num_threads, (1,))
         self._hooks = []
         for replica, share in zip(self._replicas, self._shares, strict=True):
             parameters = list(replica.parameters()) if share > 0 else []

@@ -136,6 +136,9 @@ def data_parallel_step(
     busy = [(replica, shard, size) for replica, shard, size in zip(replicas, shards, sizes, strict=True) if size]
     passes = min(accumulation_steps, *(size for _, _, size in busy))
     step = _Step(forward, passes, scaler)
+    # What is done for all is done in the first queue's thread: in this one, torch's own threads would go on spinning on
+    # the cores that the replicas need.
+    first = replicas[0].queue
     with _all_or_nothing(replicas, scaler):
         for replica in replicas[len(busy) :]:  # these wait, and a gradient is put into them meanwhile
             replica.queue.submit(replica.zero_grad).result()
@@ -147,16 +150,18 @@ def data_parallel_step(
         else:
             losses = _side_by_side(replicas, computing)
             with exchanging():
-                sync_grads(replicas, sizes, bucket_bytes=bucket_bytes, finite=scaler is None)
+                sync = partial(sync_grads, bucket_bytes=bucket_bytes, finite=scaler is None)
+                first.submit(sync, replicas, sizes).result()
         if scaler is not None:
             for optimizer in optimizers:
                 scaler.unscale_(optimizer)
         if post_sync_hook is not None:
             post_sync_hook(replicas)
         updating = [partial(step.update, *pair) for pair in zip(replicas, optimizers, strict=True)]
-        # An optimizer is many small operations, called from Python: on a CPU, threads get in each other's way.
-        take_steps = _one_by_one if replicas[0].device.type == "cpu" else _side_by_side
-        take_steps(replicas, updating)
+        if first.device.type == "cpu":  # many small operations, called from Python: two threads would be slower
+            first.submit(_one_by_one, replicas, updating).result()
+        else:
+            _side_by_side(replicas, updating)
     if scaler is not None:
         scaler.update()
     if post_step_hook is not None:
@@ -226,7 +231,7 @@ def _side_by_side(replicas: Sequence[Replica], jobs: Sequence[Callable[[], Any]]
 
 
 def _one_by_one(replicas: Sequence[Replica], jobs: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Do the job of each replica in this thread; what fails is told as by `_side_by_side`."""
+    """Do one job for each replica in this thread; what fails is told as by `_side_by_side`."""
     futures = []
     for job in jobs:
         futures.append(future := Future[Any]())
