@@ -56,14 +56,14 @@ class DeviceManager:
     """The devices that one process drives.
 
     Args:
-        devices: a list of them ("cuda:0", "cpu", …; one may stand there more than once), or how many: GPUs where there
-            are any, else replicas that share the CPU. By default all GPUs, or else two on the CPU.
+        devices: one or a list of them ("cuda:0", "cpu", …; one may stand there more than once), or how many: GPUs where
+            there are any, else replicas that share the CPU. By default all GPUs, or else two on the CPU.
 
     Raises:
         DeviceError: there is no such device, or no device at all was asked for.
     """
 
-    def __init__(self, devices: int | Sequence[Device] | None = None) -> None:
+    def __init__(self, devices: int | str | Sequence[Device] | None = None) -> None:
         chosen = _choose(devices)
         on_cpu = sum(device.type == "cpu" for device in chosen)
         threads = max(1, torch.get_num_threads() // max(1, on_cpu))
@@ -83,7 +83,7 @@ class DeviceManager:
         return list(self._queues)
 
 
-def _choose(devices: int | Sequence[Device] | None) -> list[torch.device]:
+def _choose(devices: int | str | Sequence[Device] | None) -> list[torch.device]:
     gpus = torch.cuda.device_count()
     if devices is None:
         devices = gpus or 2
@@ -96,7 +96,10 @@ def _choose(devices: int | Sequence[Device] | None) -> list[torch.device]:
                 "the devices: ['cuda:0', 'cuda:0']."
             )
         return [torch.device("cuda", index) if gpus else torch.device("cpu") for index in range(devices)]
-    chosen = [_indexed(torch.device(device)) for device in devices]
+    try:
+        chosen = [_indexed(torch.device(device)) for device in ([devices] if isinstance(devices, str) else devices)]
+    except (RuntimeError, TypeError) as error:
+        raise DeviceError(f"{devices!r} names no devices: {error}") from error
     if not chosen:
         raise DeviceError("The list of devices is empty. Name at least one, e.g. ['cpu', 'cpu'].")
     for device in chosen:

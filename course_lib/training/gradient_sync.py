@@ -32,8 +32,9 @@ def sync_grads(
 
     Where each gradient g_i is that of the mean loss over n_i samples, and `weights` are the n_i, the result is the
     gradient of the mean loss over all samples: sum(n_i g_i) / sum(n_i). The plain mean of the g_i is not, unless all
-    n_i are equal. Gradients are sent in buckets, one all_reduce for many parameters. One that only some replicas have
-    counts as zero on the others; one that none has stays None.
+    n_i are equal. Gradients are sent in buckets: one exchange for many parameters, all to replica 0 and back, which
+    between few devices is the fastest way. A gradient that only some replicas have counts as zero on the others; one
+    that none has stays None.
 
     Args:
         replicas: after their backward passes.
@@ -45,7 +46,7 @@ def sync_grads(
         ReplicaError: gradients do not fit together, or are not finite; names the replica and the parameter.
     """
     shares = _shares(replicas, weights)
-    _check_shapes(replicas)
+    _check_alike(replicas)
     for bucket in make_buckets(replicas[0], bucket_bytes):
         reduce_bucket(replicas, bucket, shares, finite)
 
@@ -72,12 +73,16 @@ def reduce_bucket(replicas: Sequence[Replica], bucket: Bucket, shares: Sequence[
     used = [place for place in bucket if any(own[place].grad is not None for own in parameters)]
     if not used:
         return
+    _check_dense(replicas, used)
     with torch.no_grad():
         flats = [_flat([own[place] for place in used], share) for own, share in zip(parameters, shares, strict=True)]
         # Adds up into these tensors, which nobody else has; `all_reduce` would copy them first.
         totals = naive(flats, COMBINE["sum"], Wire(None))
-        if finite and not torch.isfinite(totals[0].sum()):
+        if finite and not torch.isfinite(totals[0].sum()) and not torch.isfinite(totals[0]).all():
             _refuse_non_finite(replicas, shares)
+        for total in totals:
+            if total.is_cuda:  # before the gradients that were read for it are freed, on streams of their own
+                torch.cuda.current_stream(total.device).synchronize()
         for own, total in zip(parameters, totals, strict=True):
             _hand_out(total, [own[place] for place in used])
 
@@ -109,6 +114,7 @@ class OverlappedSync:
         self._reducing: dict[int, Future[None]] = {}
 
     def __enter__(self) -> OverlappedSync:
+        _check_alike(self._replicas)
         self._thread = ThreadPoolExecutor(1, "sync", torch.set_num_threads, (1,))
         self._hooks = []
         for replica, share in zip(self._replicas, self._shares, strict=True):
@@ -136,6 +142,11 @@ class OverlappedSync:
             torch.cuda.current_stream(parameter.device).synchronize()
         with self._lock:
             self._missing[number] -= 1
+            if self._missing[number] < 0:
+                raise ReplicaError(
+                    "A gradient came more often than once in a backward pass, and overlap cannot know which is the "
+                    "last. Use overlap=False."
+                )
             if self._missing[number] == 0:
                 self._reducing[number] = self._thread.submit(self._reduce, self._buckets[number])
 
@@ -171,22 +182,26 @@ def _shares(replicas: Sequence[Replica], weights: Sequence[float]) -> list[float
     return [weight / sum(weights) for weight in weights]
 
 
-def _check_shapes(replicas: Sequence[Replica]) -> None:
-    """Refuse replicas of different models, and gradients that are not stored whole."""
-    expected = [(name, parameter.shape) for name, parameter in replicas[0].named_parameters()]
+def _check_alike(replicas: Sequence[Replica]) -> None:
+    """Refuse replicas of different models."""
+    first = [(name, tuple(each.shape), each.requires_grad) for name, each in replicas[0].named_parameters()]
     for replica in replicas:
-        found = [(name, parameter.shape) for name, parameter in replica.named_parameters()]
-        for one, other in zip(expected, found, strict=False):
-            if one != other:
+        own = [(name, tuple(each.shape), each.requires_grad) for name, each in replica.named_parameters()]
+        for (name, shape, trained), other in zip(own, first, strict=False):
+            if (name, shape, trained) != other:
                 raise ReplicaError(
-                    f"Parameter {other[0]!r} of replica {replica.number} has shape {tuple(other[1])}, and replica 0 "
-                    f"has {one[0]!r} of shape {tuple(one[1])} there. All replicas must be copies of one model."
+                    f"Parameter {name!r} of replica {replica.number} has shape {shape} and requires_grad {trained}; "
+                    f"replica 0 has {other[0]!r} there, of shape {other[1]} and with {other[2]}. All replicas must be "
+                    "copies of one model."
                 )
-        if len(found) != len(expected):
-            raise ReplicaError(
-                f"Replica {replica.number} has {len(found)} parameters, and replica 0 has {len(expected)}."
-            )
-        for name, parameter in replica.named_parameters():
+        if len(own) != len(first):
+            raise ReplicaError(f"Replica {replica.number} has {len(own)} parameters, and replica 0 has {len(first)}.")
+
+
+def _check_dense(replicas: Sequence[Replica], places: Bucket) -> None:
+    for replica in replicas:
+        parameters = list(replica.named_parameters())
+        for name, parameter in (parameters[place] for place in places):
             if parameter.grad is not None and parameter.grad.layout != torch.strided:
                 raise ReplicaError(
                     f"The gradient of parameter {name!r} of replica {replica.number} is sparse, which cannot be "

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
 
 from course_lib.errors import OutOfSyncError, ReplicaError
 from course_lib.training.collectives import broadcast
@@ -32,6 +33,8 @@ class Replica:
         self.queue = queue
         self.module = module
         self.meeting = meeting
+        # To look for them takes longer than some layers do to compute.
+        self._named_parameters = list(module.named_parameters())
 
     def __repr__(self) -> str:
         return f"Replica({self.number}, {self.queue.name!r})"
@@ -47,15 +50,16 @@ class Replica:
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """Its parameters, as an optimizer takes them."""
-        return self.module.parameters()
+        return (parameter for _, parameter in self._named_parameters)
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Its parameters with their names."""
-        return self.module.named_parameters()
+        return iter(self._named_parameters)
 
     def zero_grad(self) -> None:
         """Forget its gradients."""
-        self.module.zero_grad(set_to_none=True)
+        for _, parameter in self._named_parameters:
+            parameter.grad = None
 
 
 def prepare_replicas(
@@ -63,8 +67,9 @@ def prepare_replicas(
 ) -> list[Replica]:
     """Copy a model, or a list of parameters, to the device of each queue, bit for bit.
 
-    Every copy has memory of its own, on one device too. Dropout layers get a random stream for each replica, seeded
-    from torch's seed. Make an optimizer for each: `[AdamW(replica.parameters()) for replica in replicas]`.
+    Every copy has memory of its own, on one device too. `nn.Dropout` and its variants for channels get a random stream
+    for each replica, seeded from torch's seed; what else draws random numbers on the CPU shares one. Make an optimizer
+    for each: `[AdamW(replica.parameters()) for replica in replicas]`.
 
     Args:
         model_or_params: what is trained. It is not changed; `write_back` brings the result into it.
@@ -82,12 +87,15 @@ def prepare_replicas(
     model = _as_module(model_or_params)
     if next(model.parameters(), None) is None:
         raise ReplicaError("The model has no parameters: there is nothing to train.")
+    if any(isinstance(parameter, UninitializedParameter) for parameter in model.parameters()):
+        raise ReplicaError(
+            "The model has lazy layers, and each replica would draw weights of its own. Call it once first."
+        )
     meeting = Meeting()
     replicas = []
     for number, queue in enumerate(queues):
         module = copy.deepcopy(model).to(queue.device)
-        shared = meeting if batch_norm == "synchronised" else None
-        module = adapt(module, number, shared, queue.device, torch.initial_seed() + number)
+        adapt(module, number, meeting if batch_norm == "synchronised" else None, queue.device)
         replicas.append(Replica(number, queue, module, meeting))
     _check_meeting(replicas)
     return replicas
@@ -104,6 +112,16 @@ def broadcast_params(replicas: Sequence[Replica], root: int = 0) -> None:
         broadcast([tensor for _, tensor in tensors], root)
 
 
+def broadcast_optimizer(optimizers: Sequence[torch.optim.Optimizer], root: int = 0) -> None:
+    """Give every optimizer a copy of the state of optimizer `root`: after it alone was loaded from a checkpoint.
+
+    `load_state_dict` by itself would let optimizers on one device share their moments, and move them twice a step.
+    """
+    for number, optimizer in enumerate(optimizers):
+        if number != root:
+            optimizer.load_state_dict(copy.deepcopy(optimizers[root].state_dict()))
+
+
 def check_in_sync(replicas: Sequence[Replica]) -> None:
     """Compare the parameters of all replicas, bit for bit.
 
@@ -115,10 +133,11 @@ def check_in_sync(replicas: Sequence[Replica]) -> None:
         for replica in others:
             found = replica.module.get_parameter(name).detach().to(expected.device)
             if not torch.equal(found, expected):
-                apart = (found.double() - expected.detach().double()).abs().max().item()
+                apart = (found - expected.detach()).abs().max().item()
                 raise OutOfSyncError(
                     f"Parameter {name!r} of replica {replica.number} differs from replica 0's by up to {apart:.3g}. "
-                    "Something changed it on one replica alone. broadcast_params makes all alike again."
+                    "They began apart, or something changed it on one replica alone: also an optimizer whose state or "
+                    "settings are not the others'. broadcast_params and broadcast_optimizer make all alike."
                 )
 
 

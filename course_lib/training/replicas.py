@@ -14,20 +14,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from contextlib import contextmanager
 from functools import partial
-from operator import itemgetter
-from threading import BrokenBarrierError
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from course_lib.errors import BatchError, ReplicaError
+from course_lib.errors import ReplicaError
 from course_lib.training.device_queues import DeviceManager, Queue
 from course_lib.training.gradient_sync import BUCKET_BYTES, OverlappedSync, sync_grads
-from course_lib.training.replica import Replica, broadcast_params, check_in_sync, prepare_replicas, write_back
+from course_lib.training.replica import (
+    Replica,
+    broadcast_optimizer,
+    broadcast_params,
+    check_in_sync,
+    prepare_replicas,
+    write_back,
+)
+from course_lib.training.replica_layers import AbsentError, share_statistics
+from course_lib.training.shards import Batch, map_batch, shard_batch
 
 __all__ = [
     "DeviceManager",
@@ -35,6 +42,7 @@ __all__ = [
     "Queue",
     "Replica",
     "StepResult",
+    "broadcast_optimizer",
     "broadcast_params",
     "check_in_sync",
     "data_parallel_step",
@@ -44,7 +52,6 @@ __all__ = [
     "write_back",
 ]
 
-Batch = Any  # a tensor, or a tuple, list or dict of batches
 Forward = Callable[..., Tensor]
 
 
@@ -64,33 +71,6 @@ class StepResult(NamedTuple):
     times: list[PhaseTime]
 
 
-def shard_batch(batch: Batch, num_shards: int) -> tuple[list[Batch], list[int]]:
-    """Cut a batch into near-even shards along the first dimension of its tensors.
-
-    Args:
-        batch: a tensor, or tensors in tuples, lists and dicts, all of one length.
-        num_shards: how many; where there are fewer samples, the last shards are empty.
-
-    Returns:
-        The shards, built like the batch, and how many samples each has. They are views.
-
-    Raises:
-        BatchError: lengths differ, the batch is empty, or something in it is no tensor; says what.
-    """
-    if num_shards < 1:
-        raise BatchError(f"A batch cannot be cut into {num_shards} shards; it takes at least one.")
-    lengths = dict(_lengths(batch, "batch"))
-    if len(set(lengths.values())) != 1:
-        told = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-        raise BatchError(f"All tensors of a batch must have as many samples: {told or 'this one holds no tensor'}.")
-    (length,) = set(lengths.values())
-    if length == 0:
-        raise BatchError("The batch is empty: there is nothing to learn from it.")
-    sizes = [length // num_shards + (number < length % num_shards) for number in range(num_shards)]
-    ends = [sum(sizes[: number + 1]) for number in range(num_shards)]
-    return [_map(batch, itemgetter(slice(end - size, end))) for size, end in zip(sizes, ends, strict=True)], sizes
-
-
 def data_parallel_step(
     forward: Forward,
     replicas: Sequence[Replica],
@@ -107,7 +87,9 @@ def data_parallel_step(
 ) -> StepResult:
     """Deal a batch to the replicas, which compute side by side, and take the step that one model would on all of it.
 
-    Either all replicas step or none does: after a failure no gradient is left, and the step may be tried again.
+    The replicas must be alike when the step begins (`check_in_sync` says whether they are), and then are after it. If
+    one fails, or its gradient is not finite, none steps: no gradient is left, and the step may be tried again. Autocast
+    is that of the caller.
 
     Args:
         forward: `forward(replica, *shard)` for a tuple or list, else `forward(replica, shard)`; returns the mean loss.
@@ -124,44 +106,24 @@ def data_parallel_step(
 
     Raises:
         BatchError: the batch cannot be dealt.
-        ReplicaError: a replica failed, or its gradient is not finite; names it. Should an optimizer itself fail, others
-            may have stepped: `broadcast_params` makes all alike again.
+        ReplicaError: a replica failed, or its gradient is not finite; names it. If an optimizer failed, it says which
+            replicas have stepped already.
     """
-    if len(optimizers) != len(replicas):
-        raise ReplicaError(f"{len(replicas)} replicas need as many optimizers, and there are {len(optimizers)}.")
+    _check_optimizers(replicas, optimizers)
     if pre_shard_hook is not None:
         changed = pre_shard_hook(batch)
         batch = batch if changed is None else changed
     shards, sizes = shard_batch(batch, len(replicas))
-    busy = [(replica, shard, size) for replica, shard, size in zip(replicas, shards, sizes, strict=True) if size]
-    passes = min(accumulation_steps, *(size for _, _, size in busy))
+    passes = min(accumulation_steps, *filter(None, sizes))
     step = _Step(forward, passes, scaler)
-    # What is done for all is done in the first queue's thread: in this one, torch's own threads would go on spinning on
-    # the cores that the replicas need.
-    first = replicas[0].queue
-    with _all_or_nothing(replicas, scaler):
-        for replica in replicas[len(busy) :]:  # these wait, and a gradient is put into them meanwhile
-            replica.queue.submit(replica.zero_grad).result()
-        computing = [partial(step.compute, *each) for each in busy]
-        exchanging = partial(step.phase, None, "sync")
-        if overlap:
-            with OverlappedSync(replicas, sizes, passes, bucket_bytes, finite=scaler is None, timed=exchanging):
-                losses = _side_by_side(replicas, computing)
-        else:
-            losses = _side_by_side(replicas, computing)
-            with exchanging():
-                sync = partial(sync_grads, bucket_bytes=bucket_bytes, finite=scaler is None)
-                first.submit(sync, replicas, sizes).result()
+    with _one_thread(), _all_or_nothing(replicas, scaler):
+        losses = _compute(step, replicas, shards, sizes, overlap, bucket_bytes)
         if scaler is not None:
             for optimizer in optimizers:
                 scaler.unscale_(optimizer)
         if post_sync_hook is not None:
             post_sync_hook(replicas)
-        updating = [partial(step.update, *pair) for pair in zip(replicas, optimizers, strict=True)]
-        if first.device.type == "cpu":  # many small operations, called from Python: two threads would be slower
-            first.submit(_one_by_one, replicas, updating).result()
-        else:
-            _side_by_side(replicas, updating)
+        _update(step, replicas, optimizers, sizes)
     if scaler is not None:
         scaler.update()
     if post_step_hook is not None:
@@ -170,26 +132,70 @@ def data_parallel_step(
     return StepResult(mean, sorted(step.times, key=lambda each: each.start))
 
 
+def _compute(
+    step: _Step,
+    replicas: Sequence[Replica],
+    shards: Sequence[Batch],
+    sizes: Sequence[int],
+    overlap: bool,
+    bucket_bytes: int,
+) -> list[float]:
+    """Give all replicas the gradient of the whole batch; returns the loss of each that had a sample."""
+    busy = [each for each in zip(replicas, shards, sizes, strict=True) if each[2]]
+    for replica in replicas[len(busy) :]:  # these compute nothing, and a gradient is put into them meanwhile
+        replica.queue.submit(replica.zero_grad).result()
+    computing = [partial(step.compute, *each) for each in busy]
+    exchanging = partial(step.phase, None, "sync")
+    if overlap:
+        with OverlappedSync(replicas, sizes, step.passes, bucket_bytes, step.finite, exchanging):
+            return _side_by_side(replicas, computing, sizes)
+    losses = _side_by_side(replicas, computing, sizes)
+    with exchanging():
+        sync_grads(replicas, sizes, bucket_bytes=bucket_bytes, finite=step.finite)
+    return losses
+
+
+def _update(
+    step: _Step, replicas: Sequence[Replica], optimizers: Sequence[torch.optim.Optimizer], sizes: Sequence[int]
+) -> None:
+    """Let all replicas take the step; those that had no sample get the statistics of the others."""
+    updating = [partial(step.update, *pair) for pair in zip(replicas, optimizers, strict=True)]
+    if replicas[0].device.type == "cpu":  # many small operations, called from Python: two threads would be slower
+        _one_by_one(replicas, updating)
+    else:
+        _side_by_side(replicas, updating, sizes)
+    for replica, size in zip(replicas, sizes, strict=True):
+        if not size:
+            share_statistics(replicas[0].module, replica.module)
+
+
 class _Step:
     """What the replicas do in one step, each in the thread of its queue; `times` takes down when."""
 
     def __init__(self, forward: Forward, passes: int, scaler: torch.amp.GradScaler | None) -> None:
+        self.passes = passes
+        # A scaler wants to see what is not finite.
+        self.finite = scaler is None or not scaler.is_enabled()
         self._forward = forward
-        self._passes = passes
         self._scaler = scaler
         self.times: list[PhaseTime] = []
+        # Autocast holds for a thread. (On a CPU-only machine the question about CUDA is answered too.)
+        kinds = ("cpu", "cuda")
+        self._autocast = {kind: (torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)) for kind in kinds}
 
     def compute(self, replica: Replica, shard: Batch, size: int) -> float:
         """Forward and backward of a replica on its shard of `size` samples; returns the mean loss."""
         replica.zero_grad()
         with self.phase(replica, "data"):
-            shard = _map(shard, partial(Tensor.to, device=replica.device, non_blocking=True))
+            shard = map_batch(shard, partial(Tensor.to, device=replica.device, non_blocking=True))
         total = torch.zeros((), device=replica.device)
-        for part, part_size in zip(*shard_batch(shard, self._passes), strict=True):
-            with self.phase(replica, "forward"):
+        autocast = self._autocast[replica.device.type]
+        for part, part_size in zip(*shard_batch(shard, self.passes), strict=True):
+            with self.phase(replica, "forward"), torch.autocast(replica.device.type, *autocast):
                 loss = self._forward(replica, *part) if isinstance(part, tuple | list) else self._forward(replica, part)
                 _check_loss(loss)
-                loss = loss * (part_size / size)
+                if part_size < size:
+                    loss = loss * (part_size / size)
             with self.phase(replica, "backward"):
                 (loss if self._scaler is None else self._scaler.scale(loss)).backward()
             total = total + loss.detach()
@@ -215,42 +221,67 @@ class _Step:
         self.times.append(PhaseTime(number, name, start, time.perf_counter() - start))
 
 
-def _side_by_side(replicas: Sequence[Replica], jobs: Sequence[Callable[[], Any]]) -> list[Any]:
+def _side_by_side(replicas: Sequence[Replica], jobs: Sequence[Callable[[], Any]], sizes: Sequence[int]) -> list[Any]:
     """Do one job on the queue of each of the first replicas, all at the same time, and return the results.
 
     Raises:
         ReplicaError: one failed; names the first whose own fault it was.
     """
-    meeting = replicas[0].meeting
-    with meeting.among(len(jobs)):
+    with replicas[0].meeting.among(sizes[: len(jobs)]) as close:
         futures = [replica.queue.submit(job) for replica, job in zip(replicas, jobs, strict=False)]
         for future in futures:
-            future.add_done_callback(lambda done: meeting.abort() if done.exception() else None)
+            future.add_done_callback(lambda _: close())  # whoever still waits for this one waits in vain
         wait(futures)
-    return _results(replicas, futures)
-
-
-def _one_by_one(replicas: Sequence[Replica], jobs: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Do one job for each replica in this thread; what fails is told as by `_side_by_side`."""
-    futures = []
-    for job in jobs:
-        futures.append(future := Future[Any]())
-        try:
-            future.set_result(job())
-        except Exception as error:
-            future.set_exception(error)
-    return _results(replicas, futures)
-
-
-def _results(replicas: Sequence[Replica], futures: Sequence[Future[Any]]) -> list[Any]:
     errors = {number: error for number, future in enumerate(futures) if (error := future.exception())}
-    own = {number: error for number, error in errors.items() if not isinstance(error, BrokenBarrierError)}
+    own = {number: error for number, error in errors.items() if not isinstance(error, AbsentError)}
     for number, error in (own or errors).items():
-        raise ReplicaError(
-            f"Replica {number} of {len(replicas)} ({replicas[number].queue.name}) failed: {type(error).__name__}: "
-            f"{error}. All gradients were cleared."
-        ) from error
+        raise _failed(replicas, number, error) from error
     return [future.result() for future in futures]
+
+
+def _one_by_one(replicas: Sequence[Replica], jobs: Sequence[Callable[[], Any]]) -> None:
+    """Do the optimizer's job for each replica in this thread, until one fails.
+
+    Raises:
+        ReplicaError: names it, and those that had stepped before.
+    """
+    for number, job in enumerate(jobs):
+        try:
+            job()
+        except Exception as error:
+            stepped = f" {number} of {len(replicas)} replicas had taken the step already: prepare all anew."
+            raise _failed(replicas, number, error, stepped if number else "") from error
+
+
+def _failed(replicas: Sequence[Replica], number: int, error: BaseException, more: str = "") -> ReplicaError:
+    return ReplicaError(
+        f"Replica {number} of {len(replicas)} ({replicas[number].queue.name}) failed: {type(error).__name__}: {error}. "
+        f"All gradients were cleared.{more}"
+    )
+
+
+def _check_optimizers(replicas: Sequence[Replica], optimizers: Sequence[torch.optim.Optimizer]) -> None:
+    """Refuse optimizers that would leave their replicas where they are."""
+    if len(optimizers) != len(replicas):
+        raise ReplicaError(f"{len(replicas)} replicas need as many optimizers, and there are {len(optimizers)}.")
+    for replica, optimizer in zip(replicas, optimizers, strict=True):
+        own = {id(parameter) for parameter in replica.parameters()}
+        if not any(id(parameter) in own for group in optimizer.param_groups for parameter in group["params"]):
+            raise ReplicaError(
+                f"Optimizer {replica.number} has none of the parameters of replica {replica.number}. Make one for "
+                "each: [AdamW(replica.parameters()) for replica in replicas]."
+            )
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Compute in this thread alone: torch's own threads would go on spinning on the cores that the replicas need."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 @contextmanager
@@ -271,29 +302,3 @@ def _all_or_nothing(replicas: Sequence[Replica], scaler: torch.amp.GradScaler | 
 def _check_loss(loss: Any) -> None:
     if not (isinstance(loss, Tensor) and loss.numel() == 1 and loss.requires_grad):
         raise TypeError("forward must return the mean loss: a tensor of one element that depends on the parameters")
-
-
-def _lengths(batch: Batch, name: str) -> Iterator[tuple[str, int]]:
-    """The name of each tensor in a batch, and how many samples it has."""
-    if isinstance(batch, Tensor):
-        if batch.ndim == 0:
-            raise BatchError(f"{name} is a tensor without dimensions: its first one must count the samples.")
-        yield name, len(batch)
-    elif isinstance(batch, tuple | list):
-        for place, part in enumerate(batch):
-            yield from _lengths(part, f"{name}[{place}]")
-    elif isinstance(batch, dict):
-        for key, part in batch.items():
-            yield from _lengths(part, f"{name}[{key!r}]")
-    else:
-        raise BatchError(f"{name} is a {type(batch).__name__}; a batch holds tensors, in tuples, lists and dicts.")
-
-
-def _map(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
-    """The batch with each of its tensors changed."""
-    if isinstance(batch, Tensor):
-        return change(batch)
-    if isinstance(batch, dict):
-        return {key: _map(part, change) for key, part in batch.items()}
-    parts = [_map(part, change) for part in batch]
-    return parts if isinstance(batch, list) else tuple(parts)

@@ -1,18 +1,24 @@
-"""Data parallelism by hand equals one model on the whole batch, whatever the split; and what goes wrong is told."""
+"""Data parallelism by hand equals one model on the whole batch, whatever the split."""
 
 import copy
+import itertools
 import threading
+from collections import namedtuple
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from replicas_at_work import QUEUES, batch_of, forward, gradients, keep_gradients, network, prepared
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from course_lib.errors import BatchError, DeviceError, OutOfSyncError, ReplicaError
+from course_lib.errors import DeviceError, OutOfSyncError
+from course_lib.training import gradient_sync
+from course_lib.training.gradient_sync import make_buckets
 from course_lib.training.replicas import (
     DeviceManager,
+    broadcast_optimizer,
     broadcast_params,
     check_in_sync,
     data_parallel_step,
@@ -22,42 +28,7 @@ from course_lib.training.replicas import (
     write_back,
 )
 
-QUEUES = DeviceManager(8).get_queues() if not torch.cuda.is_available() else DeviceManager(["cpu"] * 8).get_queues()
 CLASSES = 3
-
-
-def network(dtype=torch.float64, *layers):
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(5, 7), nn.ReLU(), *layers, nn.Linear(7, CLASSES)).to(dtype)
-
-
-def batch_of(samples, dtype=torch.float64, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    inputs = torch.randn(samples, 5, generator=generator, dtype=torch.float64).to(dtype)
-    return inputs, torch.randint(0, CLASSES, (samples,), generator=generator)
-
-
-def forward(replica, inputs, labels):
-    return cross_entropy(replica(inputs), labels)
-
-
-def prepared(model, world_size, optimizer=torch.optim.SGD, batch_norm="local", **options):
-    replicas = prepare_replicas(model, QUEUES[:world_size], batch_norm)
-    return replicas, [optimizer(replica.parameters(), **options) for replica in replicas]
-
-
-def gradients(model, batch, loss_of=forward):
-    """The mean loss of one model on the whole batch, and its gradient."""
-    model = copy.deepcopy(model)
-    loss = loss_of(model, *batch)
-    loss.backward()
-    return loss.item(), [parameter.grad for parameter in model.parameters()]
-
-
-def keep_gradients(kept):
-    """A hook that keeps the gradients of the last replica."""
-    return lambda replicas: kept.extend(parameter.grad.clone() for parameter in replicas[-1].parameters())
-
 
 MODEL = network()
 
@@ -120,8 +91,8 @@ def test_twenty_steps_equal_plain_training(world_size, optimizer, options):
 def test_everything_together_equals_plain_training():
     """Clipping, a schedule, averaged weights, accumulation and autocast, as a program of one device does them."""
     model, plain = network(torch.float32), network(torch.float32)
-    replicas, optimizers = prepared(model, 3, torch.optim.AdamW, lr=0.01)
-    own = torch.optim.AdamW(plain.parameters(), lr=0.01)
+    replicas, optimizers = prepared(model, 3, torch.optim.SGD, lr=0.1, momentum=0.9)
+    own = torch.optim.SGD(plain.parameters(), lr=0.1, momentum=0.9)
     schedules = [torch.optim.lr_scheduler.ExponentialLR(each, 0.9) for each in (own, *optimizers)]
     averages = [torch.optim.swa_utils.AveragedModel(each) for each in (plain, replicas[2].module)]
 
@@ -138,7 +109,7 @@ def test_everything_together_equals_plain_training():
             schedule.step()
         averages[1].update_parameters(replicas[2].module)
 
-    for step in range(10):
+    for step in range(5):
         batch = batch_of(12, torch.float32, seed=step)
         in_bf16(plain, *batch).backward()
         nn.utils.clip_grad_norm_(plain.parameters(), 0.1)
@@ -251,6 +222,9 @@ def test_a_list_of_parameters_is_trained_too():
 
 @given(st.integers(1, 40), st.integers(1, 12))
 def test_shards_are_near_even_and_lose_nothing(samples, num_shards):
+    pair = namedtuple("pair", "inputs labels")
+    shards, _ = shard_batch(pair(torch.arange(samples), torch.arange(samples)), num_shards)
+    assert torch.equal(torch.cat([shard.labels for shard in shards]), torch.arange(samples))
     batch = {"x": torch.arange(samples), "more": (torch.arange(samples) * 2, [torch.ones(samples, 2)])}
     shards, sizes = shard_batch(batch, num_shards)
     assert max(sizes) - min(sizes) <= 1
@@ -258,84 +232,6 @@ def test_shards_are_near_even_and_lose_nothing(samples, num_shards):
     assert [len(shard["more"][1][0]) for shard in shards] == sizes
     assert torch.equal(torch.cat([shard["x"] for shard in shards]), batch["x"])
     assert torch.equal(torch.cat([shard["more"][0] for shard in shards]), batch["more"][0])
-
-
-REFUSED = {
-    "batch\\[1\\] has 4": (torch.ones(5, 2), torch.ones(4)),
-    "batch\\['y'\\] has 4": {"x": torch.ones(5, 2), "y": torch.ones(4)},
-    "The batch is empty": (torch.ones(0, 2), torch.ones(0)),
-    "batch\\[0\\] is a ndarray": (torch.ones(3).numpy(), torch.ones(3)),
-    "without dimensions": torch.tensor(1.0),
-    "holds no tensor": (),
-}
-
-
-@pytest.mark.parametrize("told", REFUSED)
-def test_a_batch_that_cannot_be_dealt_is_refused(told):
-    replicas, optimizers = prepared(network(), 2, lr=0.1)
-    with pytest.raises(BatchError, match=told):
-        data_parallel_step(forward, replicas, optimizers, REFUSED[told])
-
-
-@pytest.mark.parametrize("overlap", [False, True])
-@pytest.mark.parametrize("guilty", [0, 1, 2])
-def test_if_one_replica_fails_none_steps_and_a_retry_is_right(guilty, overlap):
-    replicas, optimizers = prepared(network(), 3, torch.optim.AdamW, lr=0.1)
-    plain, own = prepared(network(), 1, torch.optim.AdamW, lr=0.1)
-
-    def fails(replica, inputs, labels):
-        loss = forward(replica, inputs, labels)
-        if replica.number == guilty:
-            loss.backward(retain_graph=True)  # leaves a gradient
-            raise ValueError("the student's own mistake")
-        return loss
-
-    with pytest.raises(ReplicaError, match=f"Replica {guilty} of 3.*ValueError: the student's own mistake"):
-        data_parallel_step(fails, replicas, optimizers, batch_of(10), overlap=overlap)
-    assert all(parameter.grad is None for replica in replicas for parameter in replica.parameters())
-    assert torch.equal(next(replicas[0].parameters()), next(MODEL.parameters()))
-    data_parallel_step(forward, replicas, optimizers, batch_of(10), overlap=overlap)
-    data_parallel_step(forward, plain, own, batch_of(10))
-    for parameter, right in zip(replicas[2].parameters(), plain[0].parameters(), strict=True):
-        torch.testing.assert_close(parameter, right, rtol=0, atol=1e-9)
-
-
-@pytest.mark.parametrize("overlap", [False, True])
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_gradient_that_is_not_finite_is_refused_by_replica_and_parameter(value, overlap):
-    replicas, optimizers = prepared(network(), 3, lr=0.1)
-    inputs, labels = batch_of(9)
-    inputs[4] = value  # replica 1 has samples 3 to 5
-    with pytest.raises(ReplicaError, match=r"parameter '0\.weight' of replica 1 is not finite"):
-        data_parallel_step(forward, replicas, optimizers, (inputs, labels), overlap=overlap)
-    assert all(parameter.grad is None for replica in replicas for parameter in replica.parameters())
-    for replica in replicas:
-        assert torch.equal(next(replica.parameters()), next(MODEL.parameters()))
-
-
-def test_what_forward_must_return():
-    replicas, optimizers = prepared(network(), 2, lr=0.1)
-    for wrong in (
-        lambda replica, x, y: None,
-        lambda replica, x, y: replica(x),
-        lambda replica, x, y: torch.tensor(1.0),
-    ):
-        with pytest.raises(ReplicaError, match="forward must return the mean loss"):
-            data_parallel_step(wrong, replicas, optimizers, batch_of(4))
-
-
-def test_replicas_of_different_models_are_refused():
-    one, other = prepare_replicas(network(), QUEUES[:1])[0], prepare_replicas(nn.Linear(5, 3), QUEUES[1:2])[0]
-    with pytest.raises(ReplicaError, match="shape"):
-        sync_grads([one, other], [1, 1])
-    with pytest.raises(ReplicaError, match="weights"):
-        sync_grads([one, one], [1])
-    with pytest.raises(ReplicaError, match="numbers of samples"):
-        sync_grads([one], [0])
-    with pytest.raises(ReplicaError, match="optimizers"):
-        data_parallel_step(forward, [one], [], batch_of(3))
-    with pytest.raises(ReplicaError, match="another model"):
-        write_back([one], nn.Linear(5, 3))
 
 
 @given(st.lists(st.integers(0, 9), min_size=2, max_size=5).filter(any))
@@ -347,6 +243,17 @@ def test_sync_grads_is_the_mean_weighted_by_shard_size(weights):
     mean = sum((number + 1) * weight for number, weight in enumerate(weights)) / sum(weights)
     for replica in replicas:
         torch.testing.assert_close(next(replica.parameters()).grad, torch.full((3,), mean))
+
+
+@pytest.mark.parametrize("drifted", [1, 2, 3])
+def test_drift_of_any_replica_is_found(drifted):
+    replicas = prepare_replicas(network(), QUEUES[:4])
+    with torch.no_grad():
+        replicas[drifted].module[0].weight[2, 1] -= 0.5
+    with pytest.raises(
+        OutOfSyncError, match=rf"'0\.weight' of replica {drifted} differs from replica 0's by up to 0\.5"
+    ):
+        check_in_sync(replicas)
 
 
 def test_drift_is_found_and_mended():
@@ -364,7 +271,8 @@ def test_devices():
     assert DeviceManager(["cpu"] * 3).num_devices() == 3
     assert [queue.name for queue in DeviceManager(["cpu"] * 2).get_queues()] == ["cpu 0", "cpu 1"]
     assert DeviceManager().num_devices() == (torch.cuda.device_count() or 2)
-    for wrong in (0, -1, [], ["cuda:99"], ["meta"]):
+    assert DeviceManager("cpu").num_devices() == 1
+    for wrong in (0, -1, [], ["cuda:99"], ["meta"], ["gpu"], "tpu", [None]):
         with pytest.raises(DeviceError):
             DeviceManager(wrong)
 
@@ -398,83 +306,111 @@ def test_an_overlapped_exchange_is_timed_bucket_by_bucket():
     assert max(each.start + each.seconds for each in syncs) <= min(update)
 
 
-def dropped(world_size, seed):
-    torch.manual_seed(seed)
-    replicas = prepare_replicas(nn.Sequential(nn.Linear(1, 400), nn.Dropout(0.5)), QUEUES[:world_size])
-    for replica in replicas:
-        nn.init.ones_(replica.module[0].weight)
-    return [(replica(torch.ones(1, 1)) != 0).flatten().tolist() for replica in replicas for _ in range(2)]
+def test_overlap_exchanges_gradients_while_backward_goes_on(monkeypatch):
+    """The first layer's backward waits until the last layer's gradients are exchanged: without overlap, in vain."""
+    exchanged, in_time = threading.Event(), []
+    reduce_bucket = gradient_sync.reduce_bucket
+
+    def noted(*arguments):
+        reduce_bucket(*arguments)
+        exchanged.set()
+
+    def meets(replica, inputs, labels):
+        hidden = replica.module[0](inputs)
+        hidden.register_hook(lambda gradient: in_time.append(exchanged.wait(20)))
+        return cross_entropy(replica.module[2](replica.module[1](hidden)), labels)
+
+    monkeypatch.setattr(gradient_sync, "reduce_bucket", noted)
+    replicas, optimizers = prepared(network(), 2, lr=0.1)
+    data_parallel_step(meets, replicas, optimizers, batch_of(6), overlap=True, bucket_bytes=200)
+    assert in_time == [True, True]
 
 
-def test_dropout_has_a_random_stream_for_each_replica_and_is_repeatable():
-    masks = dropped(3, seed=1)
-    assert len({tuple(mask) for mask in masks}) == 6
-    assert all(0.3 < sum(mask) / 400 < 0.7 for mask in masks)
-    assert masks == dropped(3, seed=1)
-    assert masks[:4] == dropped(2, seed=1)  # a replica's stream does not depend on how many there are
-    assert masks != dropped(3, seed=2)
+@given(st.integers(1, 2000))
+def test_buckets_hold_as_many_gradients_as_fit_the_last_first(bucket_bytes):
+    (replica,) = prepare_replicas(network(torch.float32, nn.Linear(7, 7).double()), QUEUES[:1])
+    parameters = list(replica.parameters())
+
+    def size_of(bucket):
+        return sum(parameters[place].numel() * parameters[place].element_size() for place in bucket)
+
+    buckets = make_buckets(replica, bucket_bytes)
+    assert list(itertools.chain(*buckets)) == list(reversed(range(len(parameters))))
+    sizes = map(size_of, buckets)
+    assert all(size <= bucket_bytes or len(bucket) == 1 for size, bucket in zip(sizes, buckets, strict=True))
+    for one, following in itertools.pairwise(buckets):
+        together = size_of([*one, following[0]])
+        assert together > bucket_bytes or parameters[following[0]].dtype != parameters[one[0]].dtype
 
 
-@pytest.mark.parametrize("layer", [nn.Dropout1d, nn.Dropout2d, nn.Dropout3d])
-def test_dropout_of_whole_channels(layer):
-    dimensions = int(layer.__name__[-2])
-    (replica,) = prepare_replicas(nn.Sequential(nn.Conv1d(1, 1, 1), layer(0.5)), QUEUES[:1])
-    kept = replica.module[1](torch.ones(40, 10, *[3] * dimensions)).flatten(2)
-    assert set(kept.unique().tolist()) == {0.0, 2.0}
-    assert torch.equal(kept.amin(2), kept.amax(2))
-    replica.module.eval()
-    assert torch.equal(replica.module[1](kept), kept)
+def test_accumulation_cuts_each_shard_into_as_many_passes():
+    seen = []
 
-
-def normalised(batch_norm, samples, world_size, steps=3):
-    model = network(torch.float64, nn.BatchNorm1d(7))
-    replicas, optimizers = prepared(model, world_size, torch.optim.SGD, batch_norm, lr=0.5)
-    for step in range(steps):
-        data_parallel_step(forward, replicas, optimizers, batch_of(samples, seed=step))
-    check_in_sync(replicas)
-    write_back(replicas, model)
-    return model
-
-
-@pytest.mark.parametrize(("samples", "world_size"), [(12, 2), (13, 4), (9, 3), (3, 5)])
-def test_synchronised_batch_norm_equals_one_model_on_the_whole_batch(samples, world_size):
-    plain = network(torch.float64, nn.BatchNorm1d(7))
-    own = torch.optim.SGD(plain.parameters(), lr=0.5)
-    for step in range(3):
-        own.zero_grad()
-        forward(plain, *batch_of(samples, seed=step)).backward()
-        own.step()
-    model = normalised("synchronised", samples, world_size)
-    for name, right in plain.state_dict().items():
-        torch.testing.assert_close(model.state_dict()[name], right, rtol=0, atol=1e-9)
-    model.eval()
-    plain.eval()
-    torch.testing.assert_close(model(batch_of(5)[0]), plain(batch_of(5)[0]), rtol=0, atol=1e-9)
-
-
-def test_local_batch_norm_is_that_of_the_shards():
-    assert not torch.allclose(normalised("local", 12, 2)[0].weight, normalised("synchronised", 12, 2)[0].weight)
-
-
-def test_a_replica_that_fails_keeps_no_other_waiting_for_its_statistics():
-    replicas, optimizers = prepared(
-        network(torch.float64, nn.BatchNorm1d(7)), 3, torch.optim.SGD, "synchronised", lr=0.1
-    )
-
-    def fails(replica, inputs, labels):
-        if replica.number == 1:
-            raise ValueError("before it came to the layer")
+    def noted(replica, inputs, labels):
+        seen.append((replica.number, len(labels)))
         return forward(replica, inputs, labels)
 
-    with pytest.raises(ReplicaError, match=r"Replica 1 of 3.*before it came to the layer"):
-        data_parallel_step(fails, replicas, optimizers, batch_of(9))
-    data_parallel_step(forward, replicas, optimizers, batch_of(9))
+    replicas, optimizers = prepared(network(), 2, lr=0.1)
+    data_parallel_step(noted, replicas, optimizers, batch_of(11), accumulation_steps=3)
+    assert sorted(seen) == [(0, 2), (0, 2), (0, 2), (1, 1), (1, 2), (1, 2)]
 
 
-def test_a_model_with_synchronised_batch_norm_can_be_called_by_itself():
-    (replica, _) = prepare_replicas(network(torch.float64, nn.BatchNorm1d(7)), QUEUES[:2], "synchronised")
-    plain = network(torch.float64, nn.BatchNorm1d(7))
-    torch.testing.assert_close(replica(batch_of(6)[0]), plain(batch_of(6)[0]))
+def test_half_precision_gradients_are_added_up_wide():
+    replicas = prepare_replicas([torch.zeros(4, dtype=torch.float16)], QUEUES[:8])
+    for replica in replicas:
+        value = 1.0 if replica.number == 0 else 2.0**-10
+        next(replica.parameters()).grad = torch.full((4,), value, dtype=torch.float16)
+    sync_grads(replicas, [1] * 8)
+    right = torch.tensor((1 + 7 * 2.0**-10) / 8).half()
+    assert next(replicas[3].parameters()).grad[0] == right
+
+
+def test_the_gradient_of_an_idle_replica_does_not_count():
+    replicas, optimizers = prepared(network(), 4, lr=0.1)
+    for parameter in replicas[3].parameters():
+        parameter.grad = torch.full_like(parameter, 1e6)
+    kept = []
+    data_parallel_step(forward, replicas, optimizers, batch_of(2), post_sync_hook=keep_gradients(kept))
+    for gradient, right in zip(kept, gradients(network(), batch_of(2))[1], strict=True):
+        torch.testing.assert_close(gradient, right)
+
+
+def test_the_callers_autocast_holds_in_the_replicas():
+    dtypes = []
+
+    def noted(replica, inputs, labels):
+        dtypes.append(replica(inputs).dtype)
+        return forward(replica, inputs, labels)
+
+    replicas, optimizers = prepared(network(torch.float32), 2, lr=0.1)
+    with torch.autocast("cpu", torch.bfloat16):
+        data_parallel_step(noted, replicas, optimizers, batch_of(4, torch.float32))
+    data_parallel_step(noted, replicas, optimizers, batch_of(4, torch.float32))
+    assert dtypes == [torch.bfloat16] * 2 + [torch.float32] * 2
+
+
+def test_resuming_from_one_optimizers_state_equals_not_stopping():
+    model, options = network(), {"lr": 0.05}
+    replicas, optimizers = prepared(model, 3, torch.optim.AdamW, **options)
+    for step in range(3):
+        data_parallel_step(forward, replicas, optimizers, batch_of(9, seed=step))
+    kept = copy.deepcopy((replicas[0].module.state_dict(), optimizers[0].state_dict()))
+    for step in range(3, 6):
+        data_parallel_step(forward, replicas, optimizers, batch_of(9, seed=step))
+    model.load_state_dict(kept[0])
+    resumed, again = prepared(model, 3, torch.optim.AdamW, **options)
+    again[0].load_state_dict(kept[1])
+    broadcast_optimizer(again)
+    for step in range(3, 6):
+        data_parallel_step(forward, resumed, again, batch_of(9, seed=step))
+    check_in_sync(resumed)
+    for parameter, right in zip(resumed[2].parameters(), replicas[2].parameters(), strict=True):
+        assert torch.equal(parameter, right)
+
+
+def test_the_queues_share_the_threads_that_torch_has():
+    counts = [queue.submit(torch.get_num_threads).result() for queue in DeviceManager(["cpu"] * 2).get_queues()]
+    assert counts == [max(1, torch.get_num_threads() // 2)] * 2
 
 
 def test_hooks_are_called_in_order_and_may_change_the_batch():
