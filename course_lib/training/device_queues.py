@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -22,12 +23,11 @@ class Queue:
         name: e.g. "cuda:1", or "cpu 1" for the second of several replicas on the CPU.
     """
 
-    def __init__(self, device: Device, name: str, threads: int) -> None:
+    def __init__(self, device: Device, name: str, threads: int, cores: set[int] | None = None) -> None:
         self.device = torch.device(device)
         self.stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
         self.name = name
-        # The number of threads that torch computes with is each thread's own.
-        self._thread = ThreadPoolExecutor(1, name, initializer=torch.set_num_threads, initargs=(threads,))
+        self._thread = ThreadPoolExecutor(1, name, initializer=_settle, initargs=(threads, cores))
 
     def __repr__(self) -> str:
         return f"Queue({self.name!r})"
@@ -67,12 +67,14 @@ class DeviceManager:
         chosen = _choose(devices)
         on_cpu = sum(device.type == "cpu" for device in chosen)
         threads = max(1, torch.get_num_threads() // max(1, on_cpu))
+        cores = _cores(on_cpu)
         seen: dict[torch.device, int] = {}
         self._queues = []
         for device in chosen:
             place = seen[device] = seen.get(device, -1) + 1
             alone = chosen.count(device) == 1
-            self._queues.append(Queue(device, str(device) if alone else f"{device} {place}", threads))
+            name = str(device) if alone else f"{device} {place}"
+            self._queues.append(Queue(device, name, threads, cores.get(place) if device.type == "cpu" else None))
 
     def num_devices(self) -> int:
         """How many devices there are, counting one that is used twice as two."""
@@ -81,6 +83,25 @@ class DeviceManager:
     def get_queues(self) -> list[Queue]:
         """One queue for each device."""
         return list(self._queues)
+
+
+def _cores(replicas: int) -> dict[int, set[int]]:
+    """For each of several replicas on the CPU its own cores, where there are enough and the system lets us choose."""
+    if not hasattr(os, "sched_getaffinity"):  # macOS
+        return {}
+    cores = sorted(os.sched_getaffinity(0))
+    each = len(cores) // max(1, replicas)
+    return {number: set(cores[number * each : (number + 1) * each]) for number in range(replicas if each else 0)}
+
+
+def _settle(threads: int, cores: set[int] | None) -> None:
+    """Say how many threads torch may compute with in this one, and on which cores.
+
+    Left to itself, Linux may wake two replicas on one core and leave the other idle for as long as a step takes.
+    """
+    torch.set_num_threads(threads)
+    if cores:
+        os.sched_setaffinity(0, cores)
 
 
 def _choose(devices: int | str | Sequence[Device] | None) -> list[torch.device]:

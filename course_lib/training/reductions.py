@@ -54,11 +54,11 @@ class Wire:
         self._messages = [] if traffic is None else traffic.messages
         self._round = 0 if traffic is None else traffic.rounds
 
-    def send(self, tensor: Tensor, source: int, target: int, device: torch.device) -> Tensor:
-        """What arrives: a copy in memory of its own. What a rank keeps for itself is no message."""
+    def send(self, tensor: Tensor, source: int, target: int, device: torch.device, copy: bool = True) -> Tensor:
+        """What arrives, in memory of its own, or else only to be read. What a rank keeps for itself is no message."""
         if source != target:
             self._messages.append(Message(self._round, source, target, tensor.numel() * tensor.element_size()))
-        return tensor.to(device, copy=True)
+        return tensor.to(device, copy=copy)
 
     def next_round(self, sent: bool = True) -> None:
         """What is sent from now on waits for what was sent until now."""
@@ -69,7 +69,7 @@ def naive(tensors: list[Tensor], combine: Combine, wire: Wire) -> list[Tensor]:
     """All send to rank 0, one after the other, and it sends the result to each."""
     root, *others = tensors
     for rank, tensor in enumerate(others, start=1):
-        combine(root, wire.send(tensor, rank, 0, root.device))
+        combine(root, wire.send(tensor, rank, 0, root.device, copy=False))
         wire.next_round()
     results = [root]
     for rank, tensor in enumerate(others, start=1):

@@ -31,7 +31,7 @@ class OwnDropout(_DropoutNd):
         shape = images.shape[: images.ndim - self._together] + (1,) * self._together
         kept = torch.empty(shape, dtype=images.dtype, device=images.device)
         kept.bernoulli_(1 - self.p, generator=self._generator)
-        return images * kept if self.p == 1 else images * kept / (1 - self.p)
+        return images * (kept if self.p == 1 else kept.div_(1 - self.p))
 
 
 class AbsentError(Exception):

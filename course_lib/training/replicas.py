@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import wait
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -179,27 +179,31 @@ class _Step:
         self._forward = forward
         self._scaler = scaler
         self.times: list[PhaseTime] = []
-        # Autocast holds for a thread. (On a CPU-only machine the question about CUDA is answered too.)
-        kinds = ("cpu", "cuda")
-        self._autocast = {kind: (torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)) for kind in kinds}
+        # Autocast holds for a thread: the replicas' get the caller's.
+        self._autocast = {
+            kind: partial(torch.autocast, kind, torch.get_autocast_dtype(kind))
+            for kind in ("cpu", "cuda")
+            if torch.is_autocast_enabled(kind)
+        }
 
     def compute(self, replica: Replica, shard: Batch, size: int) -> float:
         """Forward and backward of a replica on its shard of `size` samples; returns the mean loss."""
         replica.zero_grad()
         with self.phase(replica, "data"):
             shard = map_batch(shard, partial(Tensor.to, device=replica.device, non_blocking=True))
-        total = torch.zeros((), device=replica.device)
-        autocast = self._autocast[replica.device.type]
-        for part, part_size in zip(*shard_batch(shard, self.passes), strict=True):
-            with self.phase(replica, "forward"), torch.autocast(replica.device.type, *autocast):
+        losses = []
+        autocast = self._autocast.get(replica.device.type, nullcontext)
+        parts = zip(*shard_batch(shard, self.passes), strict=True) if self.passes > 1 else [(shard, size)]
+        for part, part_size in parts:
+            with self.phase(replica, "forward"), autocast():
                 loss = self._forward(replica, *part) if isinstance(part, tuple | list) else self._forward(replica, part)
                 _check_loss(loss)
                 if part_size < size:
                     loss = loss * (part_size / size)
             with self.phase(replica, "backward"):
                 (loss if self._scaler is None else self._scaler.scale(loss)).backward()
-            total = total + loss.detach()
-        return total.item()
+            losses.append(loss.detach())
+        return sum(loss.item() for loss in losses)
 
     def update(self, replica: Replica, optimizer: torch.optim.Optimizer) -> None:
         """Take the step, with the gradients that all replicas have alike, and forget them."""
