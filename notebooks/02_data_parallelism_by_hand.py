@@ -31,7 +31,8 @@
 # - see in a figure when each replica computes, and say why DDP takes processes.
 #
 # It takes about 45 minutes. Run the cells from top to bottom (Shift+Enter) and **predict before you run**. Every cell
-# may be run again.
+# may be run again. What stands below the cells so far comes from another machine: choose **Kernel > Restart Kernel and
+# Clear Outputs of All Cells…** for a fresh page.
 
 # %%
 import copy
@@ -107,7 +108,8 @@ print(f"on one queue:  {seconds_for(queues[0], queues[0]):.1f} s")
 # <details>
 # <summary><b>Why?</b></summary>
 #
-# Each queue has a **thread** of its own, and on a GPU a CUDA stream as well. Threads of one process can wait, or
+# Each queue has a **thread** of its own, and on a GPU a CUDA stream as well, which is a queue of the GPU's own. On
+# Linux a queue of the CPU also has cores of its own, where there are enough. Threads of one process can wait, or
 # compute, at the same time. Within a queue the order is kept: 0.4 + 0.4 seconds.
 #
 # In the first lesson each device had a *process*. Processes share nothing, so all that they have in common had to be
@@ -276,7 +278,8 @@ pd.DataFrame({"images": sizes, "error before": before, "error after sync_grads":
 # `sync_grads` adds up tensors that lie on different devices, and gives each device the sum. This is the `all_reduce`
 # of the first lesson. How do the numbers get from device to device? There are several ways:
 #
-# - **naive**: all send their tensor to rank 0, which adds them up and sends the sum to each;
+# - **naive**: one after the other, all send their tensor to rank 0, which adds them up; then it sends the sum to each,
+#   again one after the other;
 # - **tree**: rank 1 sends to 0, 3 to 2 and so on, at the same time; then 2 sends to 0, 6 to 4…; then all the way
 #   back;
 # - **ring**: the tensor is cut into N pieces, and each rank only ever sends one piece at a time, to its neighbour:
@@ -306,8 +309,8 @@ columns = ["rounds", "messages", "MB in all", "MB sent by the busiest rank"]
 pd.DataFrame.from_dict(rows, orient="index", columns=columns).round(2)
 
 # %% [markdown]
-# All three send the same number of bytes in all. But links work at the same time, so what counts is how much goes
-# through the busiest one.
+# All three send the same number of bytes in all. But ranks send at the same time, so what counts is how much the
+# busiest one has to send.
 #
 # > **Predict.** Sketch how the last column grows from 2 ranks to 16, for each of the three.
 #
@@ -340,9 +343,12 @@ display_figure(plots.collective_costs(costs))
 # For large tensors, yes: on any number of ranks, no rank sends more than 2 S. Each of the other two has a busiest
 # rank that sends more and more.
 #
-# But a ring on N ranks needs 2 (N - 1) rounds, and each round costs at least the *latency* of a link, however small
-# the pieces are. On 16 ranks a tree needs 8 rounds, and a ring 30. So for small tensors on many ranks a tree is
-# faster. NCCL knows both, and chooses by the size of the tensor and the number of ranks.
+# But a ring on N ranks needs 2 (N - 1) rounds, and each round costs at least the *latency* of a link, the time until
+# even the smallest message arrives. On 16 ranks a tree needs 8 rounds, and a ring 30. So for small tensors on many
+# ranks a tree is faster. NCCL knows both, and chooses by the size of the tensor and the number of ranks.
+#
+# `sync_grads` takes the naive way: with 2 replicas the busiest sends S bytes in all three, and naive has the fewest
+# messages. With 8 GPUs a ring would be better.
 #
 # It is also why gradients are sent in **buckets**: one `all_reduce` for the gradients of many layers costs the
 # latency once, not once a layer.
@@ -357,16 +363,16 @@ display_figure(plots.collective_costs(costs))
 # 1. deal the batch to the replicas (`pre_shard_hook` may change it before);
 # 2. on every queue, at the same time: bring the shard to the device, forward, backward;
 # 3. `sync_grads`, by the sizes of the shards (`post_sync_hook`: the place to clip gradients);
-# 4. for every replica: the optimizer's step, with the same gradient everywhere; then forget the gradient
-#    (`post_step_hook`: the place for learning-rate schedules).
+# 4. for every replica: the optimizer's step, with the same gradient everywhere (on GPUs side by side, on CPUs one
+#    after the other); then forget the gradient (`post_step_hook`: the place for learning-rate schedules).
 #
 # It returns the mean loss over the whole batch, and when each replica was doing what.
 #
 # **The learning rate.** Each replica takes 128 images, so the batch grows with the number of replicas. The linear
 # rule of the first lesson takes a learning rate as many times as high, after a warm-up of half an epoch.
 #
-# **Pinned memory.** The operating system may move ordinary memory elsewhere, so a GPU cannot read it by itself: a
-# part of the CPU's time goes into copying it once more. *Pinned* memory stays where it is. With `non_blocking=True` a
+# **Pinned memory.** The operating system may move ordinary memory elsewhere, so a GPU cannot read it by itself: the
+# CPU first has to make another copy. *Pinned* memory stays where it is. With `non_blocking=True` a
 # GPU fetches a batch from it while the program goes on. Pinning takes time and memory itself, so we pin where there
 # is a GPU to fetch something, and only there: here the images of a whole epoch, in their new order. A batch is a
 # slice of them, and a shard a slice of that.
@@ -457,7 +463,7 @@ pd.DataFrame.from_dict(rows, orient="index", columns=["accuracy", "loss of the l
 # %%
 pairs = zip(one.parameters(), replicas[0].parameters(), strict=True)
 apart = max((mine.detach().cpu() - other.detach().cpu()).abs().max().item() for mine, other in pairs)
-print(f"No weight differs by more than {apart:.0e}.")
+print(f"The largest difference between two weights is {apart:.1e}.")
 
 # %% [markdown]
 # <details>
@@ -510,7 +516,7 @@ states["after one more step"] = state()
 optimizers[1].param_groups[0]["lr"] = right_lr
 broadcast_params(replicas)
 data_parallel_step(forward, replicas, optimizers, batch)
-states["with the cause mended, and one more step"] = state()
+states["with the cause mended, after a broadcast and one more step"] = state()
 
 pd.Series(states, name="weights of the replicas").to_frame()
 
@@ -518,9 +524,9 @@ pd.Series(states, name="weights of the replicas").to_frame()
 # <details>
 # <summary><b>Is it a good idea to broadcast after every step?</b></summary>
 #
-# Some programs do: with `post_step_hook=broadcast_params`, the replicas are always alike. But it sends the weights,
-# as many bytes as the gradients, in every step. And it hides the mistake. After the broadcast the cause was still
-# there: the weights were the same again, the learning rates were not.
+# Some programs do: with `post_step_hook=broadcast_params`, the replicas are always alike. But it sends all weights in
+# every step, half as many bytes again as the exchange of the gradients. And it hides the mistake. After the
+# broadcast the cause was still there: the weights were the same again, the learning rates were not.
 #
 # Better broadcast once, at the start, and *compare* from time to time, as the trainers of this course do after each
 # epoch.
@@ -560,6 +566,15 @@ title = "Two steps, 128 images for each replica"
 display_figure(plots.replica_timeline(two_steps(some_steps(128)), timing, title))
 
 # %% [markdown]
+# <details>
+# <summary><b>What do you see?</b></summary>
+#
+# Forward and backward lie side by side. `sync` begins when the slowest replica has finished backward: the others wait
+# for it, and then all wait for the exchange. After it come the optimizers, on CPUs one after the other. `data` is a
+# hairline at most, since on a CPU nothing must be copied. (Shown are the fastest two steps in a row, of ten.)
+#
+# </details>
+#
 # Now with 16 times as many images for each replica, so that there is more to compute between two exchanges:
 
 # %%
@@ -586,15 +601,16 @@ display_figure(plots.replica_timeline(two_steps(results), timing, title))
 # <details>
 # <summary><b>What can it gain?</b></summary>
 #
-# Three a step. The first bucket has the third and the second layer, 136,744 bytes. The bias of the first layer does
+# Three a step; the second has only 1,024 bytes, and is a hairline just before the third. The first bucket has the
+# third and the second layer, 136,744 bytes. The bias of the first layer does
 # not fit any more, and its weight does not fit beside that. Only the first bucket can start early: bias and weight of
 # the first layer get their gradients together, and these are the last thing that backward computes. So in this model
 # most of the bytes have next to nothing left to overlap with. In a model of many layers of similar size nearly all of
-# them have. (Where a box of backward is still open beside the last exchange, that replica's thread waits for its turn
-# to run Python. More of this below.)
+# them have.
 #
-# Overlap never changes the result, only the time at which a bucket is sent. And it gains nothing where the exchange
-# is short beside the rest, or where no core is left to do it.
+# Overlap never changes the result, only the time at which a bucket is sent. It gains nothing where the exchange is
+# short beside the rest. And on CPU cores that are all busy, an early exchange takes time from a replica that computes:
+# it lasts longer, and the step may even get slower.
 #
 # </details>
 #
@@ -622,14 +638,14 @@ rates.round({"1 replica": -2, f"{world_size} replicas": -2, "speedup": 2})
 # <details>
 # <summary><b>What decides the speedup?</b></summary>
 #
-# First, how much there is to compute between two exchanges: the exchange and the optimizer's step take as long for
-# few images as for many.
+# First, what is *not* done side by side. The exchange is done once for all, after the last backward; on CPUs the
+# optimizers take turns as well. Both take as long for few images as for many. With few images they are a large part of
+# a step, with many a small one.
 #
 # Second, Python. However many threads there are, only **one at a time** runs Python (the *global interpreter lock*).
-# A thread lets go of it while PyTorch computes. With few images each computation is so short that most of a step is
-# Python, and the replicas wait for each other's Python. An optimizer is many short computations, so on a CPU the
-# replicas take their steps one after the other from the start, as the figures show. With many images PyTorch computes
-# for long, the replicas are truly side by side, if there are cores or GPUs for all of them.
+# A thread lets go of it while PyTorch computes, so it matters where computations are short. An optimizer is many tiny
+# ones: two at once would be slower than one after the other. With many images PyTorch computes for long, and the
+# replicas are truly side by side, if there are cores or GPUs for all of them.
 #
 # The fastest of ten steps shows what is possible, not what a run would get. For that, measure whole runs, with
 # repeats, as the first lesson does.
@@ -647,9 +663,9 @@ rates.round({"1 replica": -2, f"{world_size} replicas": -2, "speedup": 2})
 # | start | `prepare_replicas` copies | rank 0 broadcasts its weights, once |
 # | data | one program cuts the batch into shards | each rank takes its own share of the data |
 # | gradients | weighted by shard size | **plain mean** over the ranks |
-# | exchange | through the process's memory | an `all_reduce` of NCCL or gloo, on real links |
+# | exchange | all to one and back, through the process's memory | an `all_reduce` of NCCL or gloo, on real links |
 # | buckets | 25 MB, with `overlap=True` during backward | the same; only the first one is smaller, to start early |
-# | a failure | no replica takes the step | the other ranks wait, until a timeout or a launcher ends them |
+# | a failure before the step | no replica takes it | the other ranks wait, until a timeout or a launcher ends them |
 #
 # Look at the fourth line again, and at section 4. With shards of different size DDP takes the wrong mean, and does
 # not warn. Read in [ddp.py](../course_lib/training/ddp.py) what step 5 does about it: it scales each rank's loss such
@@ -658,8 +674,8 @@ rates.round({"1 replica": -2, f"{world_size} replicas": -2, "speedup": 2})
 # ### Your turn
 #
 # 1. **Lost labels.** What does `shard_batch((images[:5], labels[:4]), 2)` do?
-# 2. **A bad image.** Make a batch of 8, set `images[7]` to `float("nan")`, and take a step on all replicas. Predict:
-#    which replicas have weights that are not a number afterwards?
+# 2. **A bad image.** Make a batch of 8 (`bad = images[:8].double()`), set `bad[7]` to `float("nan")`, and take a step
+#    on all replicas with `(bad, labels[:8])`. Predict: which replicas have weights that are not a number afterwards?
 # 3. **Dropout.** Take `models.MLP()` without `.eval()` in section 2, and run section 6 again. What becomes of
 #    the comparison, and is `check_in_sync` still content?
 # 4. **Another rule.** The linear rule was found for SGD. For Adam, Malladi et al. (2022, arXiv 2205.10330) derive the

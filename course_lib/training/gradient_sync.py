@@ -116,6 +116,8 @@ class OverlappedSync:
     def __enter__(self) -> OverlappedSync:
         _check_alike(self._replicas)
         self._thread = ThreadPoolExecutor(1, "sync", torch.set_num_threads, (1,))
+        # Started here, it may run on any core; started by a hook, it would stay on that replica's.
+        self._thread.submit(torch.get_num_threads).result()
         self._hooks = []
         for replica, share in zip(self._replicas, self._shares, strict=True):
             parameters = list(replica.parameters()) if share > 0 else []
