@@ -37,7 +37,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def measure(quick: bool) -> list[Row]:
-    """Both comparisons; each has a run of its own, since netcl's threads never sleep."""
+    """Both comparisons, one after the other, so that netcl's threads are not there while plain PyTorch is measured."""
     turns = 1 if quick else TURNS
     config = RunConfig(device="cpu", epochs=turns + 1, batch_size=BATCH_SIZE, threads_per_rank=WORLD_SIZE)
     here = launched(HERE, replicas_in_turns, config)

@@ -19,11 +19,10 @@ import torch
 from torch import Tensor
 
 from course_lib.errors import CollectiveError
+from course_lib.training.device_queues import Device
 from course_lib.training.reductions import ALGORITHMS, COMBINE, Message, Traffic, Wire, pass_and_add, pass_on, tree_down
 
 __all__ = ["Message", "Traffic", "all_gather", "all_reduce", "broadcast", "gather", "reduce_scatter", "scatter"]
-
-Device = torch.device | str
 
 HALVES = (torch.float16, torch.bfloat16)
 

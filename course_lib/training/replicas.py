@@ -110,6 +110,8 @@ def data_parallel_step(
             replicas have stepped already.
     """
     _check_optimizers(replicas, optimizers)
+    if accumulation_steps < 1:
+        raise ReplicaError(f"accumulation_steps must be at least 1, not {accumulation_steps}.")
     if pre_shard_hook is not None:
         changed = pre_shard_hook(batch)
         batch = batch if changed is None else changed

@@ -184,6 +184,13 @@ def test_a_gradient_that_comes_twice_in_a_pass_is_no_case_for_overlap():
     assert untouched(replicas)
 
 
+@pytest.mark.parametrize("steps", [0, -1])
+def test_a_step_takes_one_pass_at_least(steps):
+    replicas, optimizers = prepared(network(), 2, lr=0.1)
+    with pytest.raises(ReplicaError, match="accumulation_steps must be at least 1"):
+        data_parallel_step(forward, replicas, optimizers, batch_of(4), accumulation_steps=steps)
+
+
 def test_optimizers_of_other_parameters_are_refused():
     model = network()
     replicas, optimizers = prepared(model, 2, lr=0.1)
