@@ -19,7 +19,7 @@ import typer
 
 from course_lib.config import CHOICES, SUITABLE_LR, RunConfig
 from course_lib.console import PROGRAM, Screen, prepare_streams
-from course_lib.errors import CourseError, FolderError, RunStopped, UsageError
+from course_lib.errors import CourseError, RunStopped, UsageError
 from course_lib.options import (
     Device,
     Epochs,
@@ -221,8 +221,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run_command(arguments: list[str], screen: Screen) -> int:
     command = typer.main.get_command(app)
     try:
-        _check_working_folder()
         with command.make_context(PROGRAM, arguments, obj=screen) as context:
+            from course_lib.runs.folder import working_folder
+
+            working_folder()  # without one, torch cannot even be loaded, and says nothing that helps
             code: int = command.invoke(context)
             return code
     except typer.Exit as end:  # --help
@@ -239,14 +241,6 @@ def _run_command(arguments: list[str], screen: Screen) -> int:
     except CourseError as error:
         screen.failed(error)
         return error.exit_code
-
-
-def _check_working_folder() -> None:
-    """In a folder that is gone, torch cannot even be loaded, and says nothing that helps."""
-    try:
-        os.getcwd()
-    except FileNotFoundError as error:
-        raise FolderError("The current folder was removed. Change to one that is there, and try again.") from error
 
 
 def _load_torch() -> None:

@@ -167,8 +167,8 @@ def sweep_remarks(frame: pd.DataFrame) -> list[Text]:
         remarks.append(f"{count(short, 'run')}: {TOO_SHORT}")
     if lost := int((finished["val_accuracy"] < LEARNED).sum()):
         remarks.append(
-            f"{count(lost, 'run')} hardly learned; guessing reaches 10 %. For so few steps the learning rate is too "
-            "high: try a smaller --lr, or --lr-rule sqrt."
+            f"{count(lost, 'run')} hardly learned; guessing reaches 10 %. The learning rate may be too high for so "
+            "few steps: try a smaller --lr, or --lr-rule sqrt."
         )
     if (finished["peak_lr"] != finished["lr"]).any():
         remarks.append("lr: for one rank → for all of them together.")

@@ -150,6 +150,18 @@ def create_run_folder(path: str | os.PathLike[str]) -> RunFolder:
     return RunFolder(target.resolve())
 
 
+def working_folder() -> str:
+    """The current folder.
+
+    Raises:
+        FolderError: it was removed.
+    """
+    try:
+        return os.getcwd()
+    except FileNotFoundError as error:
+        raise FolderError("The current folder was removed. Change to one that is there, and try again.") from error
+
+
 def check_name(path: Path) -> None:
     """Refuse a folder whose name is not text, since no table and no report could name what is in it.
 

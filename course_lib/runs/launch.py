@@ -13,7 +13,7 @@ from typing import Any
 from course_lib.config import RunConfig
 from course_lib.errors import ConfigError, FolderError
 from course_lib.runs import devices
-from course_lib.runs.folder import FINISHED, RunFolder, create_run_folder, write_bytes
+from course_lib.runs.folder import FINISHED, RunFolder, create_run_folder, working_folder, write_bytes
 from course_lib.runs.functions import TrainFunction, pickle_function
 from course_lib.runs.launcher import fork_server
 from course_lib.runs.machine import Measuring
@@ -62,7 +62,7 @@ def launch(
             raise ConfigError("time_limit does not work under torchrun, which watches the ranks itself. Leave it out.")
         return _launch_as_rank(train, config, out, labels, resume_from)
     _refuse_single_on_many(train, config)
-    cwd = _working_folder()
+    cwd = working_folder()
     server = fork_server()  # first: it loads torch while the rest is checked
     config, images = _with_data(config)
     places = devices.place_ranks(config)
@@ -124,13 +124,6 @@ def _with_data(config: RunConfig) -> tuple[RunConfig, int]:
     """The config with the data that "auto" comes to here, for the record, and how many images an epoch has."""
     source = sources.check(config)
     return config.with_(data=source.kind), config.train_samples or source.train_size
-
-
-def _working_folder() -> str:
-    try:
-        return os.getcwd()
-    except FileNotFoundError as error:
-        raise FolderError("The current folder was removed. Change to one that is there, and launch again.") from error
 
 
 def _refuse_single_on_many(train: TrainFunction, config: RunConfig) -> None:
