@@ -6,6 +6,7 @@ CourseError                     anything below; `exit_code` is what the command 
 │   ├── DeviceError             a device that is not there, or more of them than exist
 │   ├── FunctionError           a training function that cannot be sent to the ranks
 │   ├── FolderError             a folder that cannot be written, or that holds no readable run
+│   ├── FitError                a table that a scaling model cannot be fitted to, or predict for
 │   ├── CollectiveError         tensors that a collective cannot take together
 │   └── BatchError              a batch that cannot be dealt to replicas
 ├── DataError                   the data set is missing, truncated or not what it should be
@@ -56,6 +57,10 @@ class FunctionError(UsageError):
 
 class FolderError(UsageError):
     """A folder cannot be written, or holds no readable run."""
+
+
+class FitError(UsageError):
+    """A scaling model cannot be fitted to a table, or predict for one."""
 
 
 class CollectiveError(UsageError):

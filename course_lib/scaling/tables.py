@@ -1,0 +1,41 @@
+"""Numbers out of the tables that scaling models are fitted to and predict for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from course_lib.errors import FitError
+
+
+def positive(frame: pd.DataFrame, *names: str) -> pd.DataFrame:
+    """These columns as floats, without the rows in which one is missing; the index is kept.
+
+    Raises:
+        FitError: a column is not there, a value is not above 0 or not finite, or no row is left.
+    """
+    table = numbers(frame, *names).dropna()
+    if not len(table):
+        raise FitError(f"The table has no row with all of {', '.join(names)}.")
+    for name in names:
+        values = table[name].to_numpy()
+        if not ((values > 0) & (values < np.inf)).all():
+            wrong = table.index[~((values > 0) & (values < np.inf))][0]
+            raise FitError(f"{name} must be a number above 0; in row {wrong!r} it is {table.loc[wrong, name]!r}.")
+    return table
+
+
+def numbers(frame: pd.DataFrame, *names: str) -> pd.DataFrame:
+    """These columns as floats, NaN where a value is missing; the index is kept.
+
+    Raises:
+        FitError: a column is not there, or holds something that is no number.
+    """
+    missing = [name for name in names if name not in frame]
+    if missing:
+        have = ", ".join(map(str, frame.columns)) or "none"
+        raise FitError(f"The table has no column {', '.join(missing)}. It has: {have}.")
+    try:
+        return frame[list(names)].astype(float)
+    except (TypeError, ValueError) as error:
+        raise FitError(f"A column of {', '.join(names)} holds something that is no number: {error}.") from error
