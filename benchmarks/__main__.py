@@ -22,6 +22,7 @@ NAMES = (
     "scaling_speed",
     "replicas_speed",
     "accuracy",
+    "scaling_accuracy",
     "store_speed",
     "peers",
     "gpu_check",

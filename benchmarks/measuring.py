@@ -68,9 +68,11 @@ def figure(
     """A figure of its own, perhaps with the most or the least that it may be."""
     value = median(samples)
     line, reached = "", None
-    if at_most is not None:
+    if at_most is not None and at_least is not None:
+        line, reached = f"{_number(at_least)} to {_number(at_most)} {unit}".rstrip(), at_least <= value <= at_most
+    elif at_most is not None:
         line, reached = f"at most {_number(at_most)} {unit}".rstrip(), value <= at_most
-    if at_least is not None:
+    elif at_least is not None:
         line, reached = f"at least {_number(at_least)} {unit}".rstrip(), value >= at_least
     return Row(name, value, unit, line=line, reached=reached, note=note, samples=list(samples))
 

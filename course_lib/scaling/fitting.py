@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +18,20 @@ EXPECTED_NOISE_COUNTS = 3
 
 @dataclass(frozen=True)
 class Prior:
-    """What is known of a parameter beforehand: its median, and the factor of one standard deviation either way."""
+    """What is known of a parameter beforehand: a log-normal distribution.
+
+    Attributes:
+        median: its median.
+        factor: one standard deviation either way is this factor.
+        of: the parameter that the median counts in; None where it stands for itself.
+    """
 
     median: float
     factor: float
+    of: str | None = None
+
+
+Priors = Mapping[str, Prior]
 
 
 @dataclass(frozen=True)
@@ -48,15 +58,16 @@ class Fit:
         return cls(np.array(content["values"]), np.array(content["covariance"]), float(content["noise"]))
 
 
-def known(priors: Sequence[Prior], noise: float) -> Fit:
+def known(priors: Priors, noise: float) -> Fit:
     """What a fit to no measurement at all would be: the priors."""
-    return Fit(np.array([prior.median for prior in priors]), np.diag(_spreads(priors) ** 2), noise)
+    weights = _weights(priors)
+    return Fit(np.exp(_centre(priors)), np.linalg.inv(weights.T @ weights), noise)
 
 
 def fit_positive(
     predict: Predict,
     observed: np.ndarray,
-    priors: Sequence[Prior],
+    priors: Priors,
     expected_noise: float,
     *,
     groups: int | None = None,
@@ -71,7 +82,7 @@ def fit_positive(
     Args:
         predict: parameters [p] -> predictions [n].
         observed: [n], positive.
-        priors: one for each parameter.
+        priors: one for each parameter, in their order.
         expected_noise: relative standard deviation of a measurement.
         groups: how many independent measurements the n are worth; n, if not given. Those of one placement share its
             luck (the same machines, the same hour), so the covariance is widened by n / groups.
@@ -79,9 +90,9 @@ def fit_positive(
             parameters and say nothing of the noise.
     """
     target, noise = np.log(observed), expected_noise
-    centre = np.log([prior.median for prior in priors])
-    # The minimum need not be the only one: begin at the centre, and one spread below and above it.
-    starts = [centre + shift * np.minimum(_spreads(priors), 1) for shift in (0.0, -1.0, 1.0)]
+    # The minimum need not be the only one: begin at the centre, and a spread (at most a factor e) below and above it.
+    spreads = np.minimum(np.log([prior.factor for prior in priors.values()]), 1)
+    starts = [_centre(priors) + shift * spreads for shift in (0.0, -1.0, 1.0)]
     for _ in range(2):
         logs = _minimise(predict, target, priors, noise, starts)
         starts = [logs]
@@ -89,7 +100,8 @@ def fit_positive(
         noise = _noise(errors[: len(errors) - aside], expected_noise)
     jacobian = _log_jacobian(predict, logs)
     independent = (groups or len(observed)) / len(observed)
-    information = jacobian.T @ jacobian * independent / noise**2 + np.diag(_spreads(priors) ** -2.0)
+    weights = _weights(priors)
+    information = jacobian.T @ jacobian * independent / noise**2 + weights.T @ weights
     return Fit(np.exp(logs), np.linalg.inv(information), noise)
 
 
@@ -124,16 +136,15 @@ def _noise(errors: np.ndarray, expected: float) -> float:
 
 
 def _minimise(
-    predict: Predict, target: np.ndarray, priors: Sequence[Prior], noise: float, starts: Sequence[np.ndarray]
+    predict: Predict, target: np.ndarray, priors: Priors, noise: float, starts: Sequence[np.ndarray]
 ) -> np.ndarray:
-    centre = np.log([prior.median for prior in priors])
-    spreads = _spreads(priors)
+    weights, centre = _weights(priors), _centre(priors)
 
     def residuals(logs: np.ndarray) -> np.ndarray:
         errors = (np.log(predict(np.exp(logs))) - target) / noise
         # least_squares squares what it gets: the root of the pseudo-Huber loss.
         forgiving = np.sign(errors) * np.sqrt(2 * (np.sqrt(1 + errors**2) - 1))
-        return np.concatenate([forgiving, (logs - centre) / spreads])
+        return np.concatenate([forgiving, weights @ (logs - centre)])
 
     best = min((least_squares(residuals, start) for start in starts), key=lambda result: float(result.cost))
     return np.asarray(best.x)
@@ -144,5 +155,19 @@ def _log_jacobian(predict: Predict, logs: np.ndarray) -> np.ndarray:
     return np.atleast_2d(approx_fprime(logs, lambda each: np.log(predict(np.exp(each))), 1e-6))
 
 
-def _spreads(priors: Sequence[Prior]) -> np.ndarray:
-    return np.log([prior.factor for prior in priors])
+def _centre(priors: Priors) -> np.ndarray:
+    """The logarithms of the parameters' medians, [p]."""
+    medians: dict[str, float] = {}
+    for name, prior in priors.items():
+        medians[name] = prior.median * (medians[prior.of] if prior.of else 1)
+    return np.log(list(medians.values()))
+
+
+def _weights(priors: Priors) -> np.ndarray:
+    """What turns the logarithms' distances from the centre into standard deviations of the priors, [p, p]."""
+    names = list(priors)
+    weights = np.diag([1 / np.log(prior.factor) for prior in priors.values()])
+    for row, prior in enumerate(priors.values()):
+        if prior.of:
+            weights[row, names.index(prior.of)] = -weights[row, row]
+    return weights

@@ -10,7 +10,7 @@ import pandas as pd
 from scipy.optimize import nnls
 
 from course_lib.errors import ConfigError, FitError
-from course_lib.scaling.tables import numbers, positive
+from course_lib.scaling.tables import measurements, numbers
 
 KINDS = ("all_reduce", "point_to_point")
 # What one TCP stream keeps on its way. Gloo, which sends over one stream, moved 152 MB/s over a round trip of 10 ms and
@@ -138,7 +138,7 @@ def _window(startup_s: float, bandwidth: float) -> tuple[float | None, float]:
 
 def _sends(frame: pd.DataFrame) -> tuple[np.ndarray, ...]:
     """Bytes, seconds, hops, passes over the link, and ranks of each single send."""
-    table = positive(frame, "bytes", "seconds")
+    table = measurements(frame, "bytes", "seconds")
     one = np.ones(len(table))
     return table["bytes"].to_numpy(), table["seconds"].to_numpy(), one, one, 2 * one
 
@@ -148,7 +148,7 @@ def _rings(frame: pd.DataFrame) -> tuple[np.ndarray, ...]:
 
     On several nodes the link is the one between nodes: hops inside them are so much shorter that they are left out.
     """
-    table = positive(frame, "bytes", "seconds", "ranks")
+    table = measurements(frame, "bytes", "seconds", "ranks")
     table["nodes"] = numbers(frame, "nodes")["nodes"].reindex(table.index) if "nodes" in frame else np.nan
     table = table[table["ranks"] > 1]
     if not len(table):

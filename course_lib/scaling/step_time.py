@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from course_lib.scaling.collectives import Cluster, Link, all_reduce_seconds
 from course_lib.scaling.fitting import Fit, Prior, doublings, fit_positive, interval, known
 from course_lib.scaling.hardware import Hardware
 from course_lib.scaling.stragglers import expected_max
-from course_lib.scaling.tables import numbers, positive
+from course_lib.scaling.tables import measurements, numbers, positive
 
 # A backward pass costs twice a forward pass: gradients by activations and by weights (Kaplan et al. 2020, arXiv
 # 2001.08361, section 2.1).
@@ -32,7 +31,7 @@ USUAL = {
     "overhead_s": Prior(0.3, 7),  # of the shortest step
     "sample_s": Prior(1, 7),  # of the median step, per sample
     "transfer_s": Prior(0.05, 7),  # of the shortest step
-    "slowdown": Prior(1.2, 2.5),  # who has several nodes mostly has a network to match; a cloud may not
+    "inter_transfer_s": Prior(1.2, 2.5, of="transfer_s"),  # networks mostly match their nodes; a cloud's may not
     "intra_hop_s": Prior(2e-5, 2),  # NCCL's tuning.cc: 4 to 8 us a message, a few buckets
     "inter_hop_s": Prior(1e-4, 2),
     "straggling": Prior(0.02, 2.7),
@@ -49,8 +48,8 @@ class StepTimeModel:
 
         compute       C = (overhead + sample b) (1 + sharing (g-1))      the GPUs of a node share a host
         stragglers    W = C straggling E[max of N standard normals]      all wait for the slowest
-        all-reduce    A = ring or tree, as collectives.py has them, over links that send the gradient in
-                          `transfer` seconds inside a node and `slowdown` times that between nodes
+        all-reduce    A = ring or tree, as collectives.py has them, over links that need `transfer` and,
+                          between nodes, `inter_transfer` seconds for the gradient
         hidden        H = min(backward, (1 - tail) A)                    the last bucket has nothing to hide behind
         step          T = C + W + A - (1 - contention) H                 what overlaps is slowed down by it
 
@@ -80,7 +79,7 @@ class StepTimeModel:
         Raises:
             FitError: a column is missing or holds something else, or rows differ in `gradient_bytes`.
         """
-        table = frame.loc[positive(frame, "nodes", "gpus", "local_batch", "step_time_s").index]
+        table = frame.loc[measurements(frame, "nodes", "gpus", "local_batch", "step_time_s").index]
         layout, seconds = _Layout.of(table), table["step_time_s"].to_numpy(float)
         gradient_bytes = _gradient_bytes(table)
         tail = _tail(gradient_bytes)
@@ -110,8 +109,8 @@ class StepTimeModel:
             "sample_s": Prior(flops_per_sample / hardware.flops_per_s, 1.5),
             **_link_priors(hardware.cluster, gradient_bytes),
         }
-        priors = list((USUAL | promised).values())
-        return cls(known(priors, EXPECTED_NOISE), _tail(gradient_bytes), float(hardware.cluster.gpus_per_node))
+        fitted = known(USUAL | promised, EXPECTED_NOISE)
+        return cls(fitted, _tail(gradient_bytes), float(hardware.cluster.gpus_per_node))
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> StepTimeModel:
@@ -176,12 +175,12 @@ def _step(values: np.ndarray, layout: _Layout, tail: float) -> np.ndarray:
 
 def _parts(values: np.ndarray, layout: _Layout, tail: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Seconds of compute, of waiting for stragglers and of communication that is not hidden; see StepTimeModel."""
-    overhead, sample, transfer, slowdown, intra_hop, inter_hop, straggling, sharing, contention = values
+    overhead, sample, transfer, inter_transfer, intra_hop, inter_hop, straggling, sharing, contention = values
     nodes, gpus = layout.nodes, layout.gpus
     one_pass = (overhead + sample * layout.local_batch) * (1 + sharing * (gpus / nodes - 1))
     late = one_pass * straggling * layout.slowest
     # Links that send one gradient in `transfer` seconds: the bytes are 1.
-    cluster = Cluster(1, Link(intra_hop, 1 / transfer), Link(inter_hop, 1 / (transfer * slowdown)))
+    cluster = Cluster(1, Link(intra_hop, 1 / transfer), Link(inter_hop, 1 / inter_transfer))
     all_reduce = all_reduce_seconds(1, gpus, cluster, nodes=nodes)
     hidden = np.minimum(BACKWARD_SHARE * (one_pass + late), (1 - tail) * all_reduce)
     exposed = all_reduce - (1 - np.minimum(contention, 1)) * hidden
@@ -226,7 +225,7 @@ def _gradient_bytes(table: pd.DataFrame) -> float | None:
 
 def _priors(
     seconds: np.ndarray, layout: _Layout, cluster: Cluster | None, gradient_bytes: float | None
-) -> Sequence[Prior]:
+) -> dict[str, Prior]:
     """What is known before the fit: from the order of magnitude of the steps, and from the links."""
     shortest = float(seconds.min())
     scale = {
@@ -234,8 +233,8 @@ def _priors(
         "sample_s": float(np.median(seconds / layout.local_batch / layout.accumulation)),
         "transfer_s": shortest,
     }
-    priors = {name: Prior(prior.median * scale.get(name, 1), prior.factor) for name, prior in USUAL.items()}
-    return list((priors | (_link_priors(cluster, gradient_bytes) if cluster else {})).values())
+    priors = {name: replace(prior, median=prior.median * scale.get(name, 1)) for name, prior in USUAL.items()}
+    return priors | (_link_priors(cluster, gradient_bytes) if cluster else {})
 
 
 def _link_priors(cluster: Cluster, gradient_bytes: float | None) -> dict[str, Prior]:
@@ -246,5 +245,6 @@ def _link_priors(cluster: Cluster, gradient_bytes: float | None) -> dict[str, Pr
         f"{name}_hop_s": Prior(max(link.latency_s, SHORTEST_S) * len(buckets), 2)
         for name, link in (("intra", cluster.intra), ("inter", cluster.inter))
     }
-    transfer = {} if gradient_bytes is None else {"transfer_s": Prior(intra, 2)}
-    return {**transfer, "slowdown": Prior(inter / intra, 2), **hops}
+    if gradient_bytes is None:  # then only how many times as long it takes between nodes is known
+        return {"inter_transfer_s": Prior(inter / intra, 2, of="transfer_s"), **hops}
+    return {"transfer_s": Prior(intra, 2), "inter_transfer_s": Prior(inter, 2), **hops}

@@ -8,15 +8,25 @@ import pandas as pd
 from course_lib.errors import FitError
 
 
+def measurements(frame: pd.DataFrame, *names: str) -> pd.DataFrame:
+    """What a model can be fitted to: the rows of `positive`, of which there must be one.
+
+    Raises:
+        FitError: no row is left, or as `positive` does.
+    """
+    table = positive(frame, *names)
+    if not len(table):
+        raise FitError(f"The table has no row with all of {', '.join(names)}.")
+    return table
+
+
 def positive(frame: pd.DataFrame, *names: str) -> pd.DataFrame:
     """These columns as floats, without the rows in which one is missing; the index is kept.
 
     Raises:
-        FitError: a column is not there, a value is not above 0 or not finite, or no row is left.
+        FitError: a column is not there, or a value is not above 0 or not finite.
     """
     table = numbers(frame, *names).dropna()
-    if not len(table):
-        raise FitError(f"The table has no row with all of {', '.join(names)}.")
     for name in names:
         values = table[name].to_numpy()
         if not ((values > 0) & (values < np.inf)).all():

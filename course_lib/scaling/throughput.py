@@ -9,12 +9,12 @@ import pandas as pd
 
 from course_lib.scaling.fitting import Fit, Prior, doublings, fit_positive, interval
 from course_lib.scaling.stragglers import expected_max
-from course_lib.scaling.tables import positive
+from course_lib.scaling.tables import measurements, positive
 
 EXPECTED_NOISE = 0.02  # relative, of a published throughput
 DRIFT_PER_DOUBLING = 0.08  # of the GPUs: more than that of step_time.py, since much less is known
 # Of one GPU's step time: sending the gradient once, the spread between GPUs, one message more.
-PRIORS = (Prior(0.018, 7.4), Prior(0.05, 2.7), Prior(0.004, 4))
+SHARES = {"transfer": Prior(0.018, 7.4), "straggling": Prior(0.05, 2.7), "message": Prior(0.004, 4)}
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,10 @@ class ThroughputModel:
         Raises:
             FitError: a column is missing or holds something else.
         """
-        table = positive(frame, "gpus", "throughput")
+        table = measurements(frame, "gpus", "throughput")
         gpus, throughput = table["gpus"].to_numpy(), table["throughput"].to_numpy()
-        one = Prior(float((throughput / gpus).max()), 2)
-        fitted = fit_positive(lambda values: _throughput(values, gpus), throughput, (one, *PRIORS), EXPECTED_NOISE)
+        priors = {"rate": Prior(float((throughput / gpus).max()), 2), **SHARES}
+        fitted = fit_positive(lambda values: _throughput(values, gpus), throughput, priors, EXPECTED_NOISE)
         return cls(fitted, float(gpus.max()))
 
     def predict(self, frame: pd.DataFrame) -> pd.DataFrame:

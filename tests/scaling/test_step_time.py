@@ -137,7 +137,7 @@ def test_a_gradient_of_one_bucket_has_nothing_to_hide_behind() -> None:
     exposed = []
     for gradient_bytes in (1 * MEGABYTE, 30 * MEGABYTE, 500 * MEGABYTE):
         model = truth(gradient_bytes)
-        link = 2 * 7 / 8 * model.parameters["transfer_s"] * model.parameters["slowdown"]
+        link = 2 * 7 / 8 * model.parameters["inter_transfer_s"]
         exposed.append(model.predict(frame)["communication_s"][0] / link)
     assert exposed[0] >= 1
     assert exposed[0] > exposed[1] > exposed[2]
@@ -154,6 +154,11 @@ def test_rows_keep_their_index_and_incomplete_measurements_are_left_out() -> Non
     frame = measured(table()).set_index(pd.Index([f"run-{i}" for i in range(len(table()))]))
     holes = frame.assign(step_time_s=frame["step_time_s"].where(np.arange(len(frame)) % 5 != 0))
     assert list(StepTimeModel.fit(holes).predict(frame).index) == list(frame.index)
+
+
+def test_no_row_gives_none() -> None:
+    assert list(truth().predict(table([])).columns) == list(truth().predict(table()).columns)
+    assert truth().predict(table([])).empty
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3])
