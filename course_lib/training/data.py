@@ -59,11 +59,11 @@ def load(config_data: str, device: torch.device | str, train_samples: int | None
 
 @dataclass(frozen=True)
 class Step:
-    """What one rank does in one step of the optimizer.
+    """What one rank does in one step of the optimizer; or several do that have as many images each.
 
     Fields:
-        micro_batches: indices of the images of each forward and backward pass. Every rank has the same number of
-            passes in a step.
+        micro_batches: indices of the images of each forward and backward pass, one rank's after the other's. Every
+            rank has the same number of passes in a step.
         samples: images in this step over all ranks.
         weight: 1.0; or 0.0 if no image was left for this rank, which then takes one along that does not count,
             only to keep step with the others.
@@ -75,7 +75,7 @@ class Step:
 
     @property
     def share(self) -> int:
-        """Images of this step that count for this rank."""
+        """Images of this step that count for this rank, or for these."""
         return sum(map(len, self.micro_batches)) if self.weight else 0
 
 
@@ -116,20 +116,38 @@ class Sampler:
         return ceil(self.num_samples / (batch_size * accumulation_steps * self.world_size))
 
     def steps(self, batch_size: int, accumulation_steps: int) -> Iterator[Step]:
-        """This rank's steps of one epoch, with at most `batch_size` images in a pass.
+        """This rank's steps of one epoch, with at most `batch_size` images in a pass (but see `passes`)."""
+        for whole in self.global_batches(batch_size * accumulation_steps * self.world_size):
+            yield deal(whole, range(self.rank, self.rank + 1), self.world_size, batch_size)
 
-        In the last step the ranks' shares may differ by one image, so with `batch_size` 1 and accumulation a rank may
-        take 2 in a pass there, rather than one pass more than another rank, which would wait for it forever.
-        """
-        order = self.order().to(self.device)
-        global_batch_size = batch_size * accumulation_steps * self.world_size
-        for start in range(0, self.num_samples, global_batch_size):
-            whole = order[start : start + global_batch_size]
-            share = whole[self.rank :: self.world_size]
-            smallest, largest = len(whole) // self.world_size, ceil(len(whole) / self.world_size)
-            passes = max(1, min(smallest, ceil(largest / batch_size)))
-            micro_batches = list((share if len(share) else whole[:1]).tensor_split(passes))
-            yield Step(micro_batches, len(whole), 1.0 if len(share) else 0.0)
+    def global_batches(self, global_batch_size: int) -> tuple[Tensor, ...]:
+        """The images of each step of one epoch, over all ranks."""
+        return self.order().to(self.device).split(global_batch_size)
+
+
+def deal(whole: Tensor, ranks: range, world_size: int, batch_size: int) -> Step:
+    """What `ranks` do in a step over the images `whole`, which is dealt to `world_size` ranks like cards.
+
+    Where `ranks` are several, each must get as many images as the others.
+    """
+    if ranks.start < len(whole):
+        # Row r is every world_size-th image from rank r on.
+        shares = whole[ranks.start :].unfold(0, len(ranks), world_size).T
+    else:
+        shares = whole[:1].expand(len(ranks), 1)
+    micro_batches = shares.tensor_split(passes(len(whole), world_size, batch_size), dim=1)
+    weight = 1.0 if ranks.start < len(whole) else 0.0
+    return Step([images.reshape(-1) for images in micro_batches], len(whole), weight)
+
+
+def passes(samples: int, world_size: int, batch_size: int) -> int:
+    """Forward and backward passes of every rank in a step over so many images.
+
+    In an epoch's last step the ranks' shares may differ by one image, so with `batch_size` 1 and accumulation a rank
+    may take 2 in a pass there, rather than one pass more than another rank, which would wait for it forever.
+    """
+    smallest, largest = samples // world_size, ceil(samples / world_size)
+    return max(1, min(smallest, ceil(largest / batch_size)))
 
 
 def as_dataloader(
