@@ -23,6 +23,7 @@ from course_lib.errors import CourseError, RunStopped, UsageError
 from course_lib.options import (
     Device,
     Epochs,
+    Hardware,
     Json,
     LrRule,
     Model,
@@ -91,6 +92,7 @@ def train(
     train_samples: TrainSamples = DEFAULTS.train_samples,
     data: Annotated[str, choice("Which images; auto is full where found", CHOICES["data"])] = DEFAULTS.data,
     device: Device = DEFAULTS.device,
+    hardware: Hardware = DEFAULTS.hardware,
     precision: Annotated[str, choice("Of the forward pass", CHOICES["precision"])] = DEFAULTS.precision,
     seed: Annotated[int, one(int, "For the weights and the order of the images.")] = DEFAULTS.seed,
     out: Annotated[Path | None, path("A new folder for this run.", show_default="one in runs/")] = None,
@@ -134,6 +136,7 @@ def sweep(
     optimizer: Optimizer = DEFAULTS.optimizer,
     train_samples: TrainSamples = DEFAULTS.train_samples,
     device: Device = DEFAULTS.device,
+    hardware: Hardware = DEFAULTS.hardware,
     seed: Annotated[Any, several(int, "For the weights and the order of the images.")] = DEFAULTS.seed,
     scaling: Scaling = Sweep.scaling,
     repeats: Annotated[int, one(int, "How often to run all; 3 give an interval.")] = Sweep.repeats,
@@ -288,7 +291,7 @@ def _trainer(config: RunConfig) -> Callable[..., Any]:
     _load_torch()
     from course_lib.training import ddp, single
 
-    return ddp.train if config.world_size > 1 else single.train
+    return ddp.train if config.world_size > 1 or config.simulated else single.train
 
 
 if __name__ == "__main__":

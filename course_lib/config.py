@@ -14,7 +14,7 @@ CHOICES = {
     "optimizer": ("sgd", "adamw"),
     "lr_rule": ("none", "linear", "sqrt"),
     "schedule": ("constant", "one_cycle"),
-    "device": ("auto", "cuda", "cpu"),
+    "device": ("auto", "cuda", "cpu", "simulated"),
     "precision": ("fp32", "bf16", "fp16"),
     "data": ("auto", "full", "subset"),
 }
@@ -26,7 +26,8 @@ MEASURED_ON_CPU_RANKS = "measured on CPU ranks"
 SIMULATED = "simulated"
 AT_LEAST_ONE = ("num_gpus", "num_nodes", "batch_size", "accumulation_steps", "epochs", "threads_per_rank")
 MAX_WORLD_SIZE = 1024
-MAX_SEED = 2**63 - 1 - MAX_WORLD_SIZE  # each rank adds its number, and seeds and tables take 63 bits
+MAX_SIMULATED_WORLD_SIZE = 4096
+MAX_SEED = 2**63 - 1 - MAX_SIMULATED_WORLD_SIZE  # each rank adds its number, and seeds and tables take 63 bits
 # The first steps load kernels, fill caches and let the allocator grow: every figure of a run leaves them out.
 WARMUP_STEPS = 10
 
@@ -42,7 +43,8 @@ class RunConfig:
 
     `batch_size` is what one rank takes through the model at a time. A step of the optimizer sees
     `global_batch_size = batch_size * accumulation_steps * world_size` images, and
-    `world_size = num_gpus * num_nodes` processes take part, one for each GPU (or CPU rank).
+    `world_size = num_gpus * num_nodes` processes take part, one for each GPU (or CPU rank). Simulated ranks are
+    computed by one process, whatever their number.
 
     Fields:
         model: one of `MODELS`.
@@ -59,15 +61,17 @@ class RunConfig:
         weight_decay: the optimizer's weight decay.
         clip_norm: largest norm of the whole gradient, or None.
         seed: seeds the weights, the order of the data and dropout.
-        device: "auto" takes CUDA where there is a GPU.
+        device: "auto" takes CUDA where there is a GPU; "simulated" plays GPUs that are not there: what is learned is
+            real, the times are those of the scaling model.
+        hardware: the name of the profile (see scaling/hardware.py) of the simulated GPUs; None for the usual one.
         precision: "fp32", or autocast to "bf16" or "fp16" where the device has it.
         channels_last: keep images as NHWC in memory, which convolutions are faster with.
-        compile: train through torch.compile.
-        sync_batchnorm: BatchNorm over the batch of all ranks (GPUs only).
+        compile: train through torch.compile (not simulated, since no time of it would show).
+        sync_batchnorm: BatchNorm over the batch of all ranks (GPUs, simulated ones too).
         train_samples: train on this many images, the same number of each class; None for all.
         data: "auto" (the whole data set if it is found, else the subset), "full" or "subset".
         threads_per_rank: CPU threads of each rank. The same for every world size, so that one CPU
-            rank is the same device whether it is alone or not.
+            rank is the same device whether it is alone or not. A simulated run takes all cores.
         collective_timeout: seconds that a rank waits in a collective for the others.
         checkpoint: write a checkpoint after each epoch.
 
@@ -90,6 +94,7 @@ class RunConfig:
     clip_norm: float | None = None
     seed: int = 0
     device: str = "auto"
+    hardware: str | None = None
     precision: str = "fp32"
     channels_last: bool = True
     compile: bool = False
@@ -108,6 +113,16 @@ class RunConfig:
     def world_size(self) -> int:
         """Number of ranks over all nodes."""
         return self.num_gpus * self.num_nodes
+
+    @property
+    def simulated(self) -> bool:
+        """Whether its ranks are simulated."""
+        return self.device == SIMULATED
+
+    @property
+    def processes(self) -> int:
+        """Number of processes that it takes: one a rank, or one in all where the ranks are simulated."""
+        return 1 if self.simulated else self.world_size
 
     @property
     def global_batch_size(self) -> int:
@@ -176,5 +191,18 @@ def _check_values(config: RunConfig) -> None:
         raise ConfigError(f"train_samples must be at least 1, not {config.train_samples}; leave it out for all.")
     if config.warmup_epochs > config.epochs:
         raise ConfigError(f"warmup_epochs ({config.warmup_epochs}) must not be above epochs ({config.epochs}).")
-    if config.world_size > MAX_WORLD_SIZE:
-        raise ConfigError(f"num_gpus x num_nodes is {config.world_size}; at most {MAX_WORLD_SIZE} ranks can start.")
+    _check_ranks(config)
+
+
+def _check_ranks(config: RunConfig) -> None:
+    most = MAX_SIMULATED_WORLD_SIZE if config.simulated else MAX_WORLD_SIZE
+    if config.world_size > most:
+        can = "can be simulated" if config.simulated else f"can start, and {MAX_SIMULATED_WORLD_SIZE} be simulated"
+        raise ConfigError(f"num_gpus x num_nodes is {config.world_size}; at most {most} ranks {can}.")
+    if config.hardware is not None and not config.simulated:
+        raise ConfigError(
+            f"hardware names what is simulated, and device is {config.device!r}. Leave hardware ({config.hardware!r}) "
+            "out, or ask for device 'simulated'."
+        )
+    if config.compile and config.simulated:
+        raise ConfigError("compile makes steps faster, which a simulated run would not show. Leave it out.")

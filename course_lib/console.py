@@ -109,6 +109,9 @@ def run_summary(row: dict[str, Any]) -> Table:
     table.add_row("Accuracy", f"{percent(row['val_accuracy'])} after {count(row['epochs'], 'epoch')}")
     table.add_row("Speed", f"{row['images_per_sec']:,.0f} images/s, {row['timing']}")
     table.add_row("Time", _seconds(row["seconds"]))
+    if row["hardware"]:
+        took = f"{_seconds(row['real_seconds'])} to simulate on this machine"
+        table.add_row("Hardware", f"{row['hardware']}, {row['timing']}; {took}")
     if row["speed_caveats"]:
         table.add_row("", Text(caveat(row["speed_caveats"]), "yellow"))
     return table
@@ -246,7 +249,7 @@ def _speedup(row: pd.Series[Any]) -> str:
 
 
 def _seconds(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 60 else clock(seconds)
+    return clock(seconds) if seconds >= 60 else f"{seconds:.1f} s" if seconds >= 1 else f"{seconds:.3g} s"
 
 
 def clock(seconds: float) -> str:

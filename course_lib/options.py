@@ -59,6 +59,7 @@ Epochs = Annotated[int, one(int, "Passes over the training set.")]
 Optimizer = Annotated[str, choice("What takes the steps", CHOICES["optimizer"])]
 TrainSamples = Annotated[int | None, one(int, "Train on so many images only.", show_default="all")]
 Device = Annotated[str, choice("Where to train; auto prefers GPUs", CHOICES["device"])]
+Hardware = Annotated[str | None, typer.Option(help="Which GPUs device simulated plays.", metavar="NAME")]
 Scaling = Annotated[str, choice("Which batch stays the same, each rank's or that of all", SCALINGS)]
 SweepFolder = Annotated[
     Path | None, path("A new folder, or that of a sweep to go on with.", show_default="one in runs/")

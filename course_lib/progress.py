@@ -28,6 +28,7 @@ class RunProgress:
         self._console = screen.err
         self._epochs = config.epochs
         self._accuracy = ""
+        self._speed = "images/s simulated" if config.simulated else "images/s"
         self._bar = _bar(screen.err)
         ranks = f"{config.world_size} ranks" if config.world_size > 1 else "1 rank"
         self._task = self._bar.add_task(f"starting {ranks}", total=steps, start=False, figures="", left="")
@@ -57,7 +58,7 @@ class RunProgress:
             self._task,
             completed=last["step"],
             description=f"epoch {last['epoch']}/{self._epochs}",
-            figures=f"{rate:,.0f} images/s  loss {number(last['loss'], '.3f')}{self._accuracy}",
+            figures=f"{rate:,.0f} {self._speed}  loss {number(last['loss'], '.3f')}{self._accuracy}",
             left=_left(self._bar.tasks[0].time_remaining),
         )
 
@@ -65,7 +66,7 @@ class RunProgress:
         self._accuracy = f"  accuracy {percent(event['val_accuracy'])}"
         self._console.print(
             f"epoch {event['epoch']}/{self._epochs}  training loss {number(event['train_loss'], '.3f')}  "
-            f"accuracy {percent(event['val_accuracy'])}  {event['images_per_sec']:,.0f} images/s"
+            f"accuracy {percent(event['val_accuracy'])}  {event['images_per_sec']:,.0f} {self._speed}"
         )
 
 

@@ -25,7 +25,7 @@ COLUMNS = {  # of the table of epochs: what it shows of an event, times what, in
     "Accuracy (%)": ("val_accuracy", 100, "{:.2f}"),
     "Training loss": ("train_loss", 1, "{:.3f}"),
     "Images/s": ("images_per_sec", 1, "{:,.0f}"),
-    "Seconds": ("seconds", 1, "{:.1f}"),
+    "Seconds": ("seconds", 1, "{:.4g}"),
 }
 
 
@@ -151,7 +151,8 @@ def _left(seconds: float) -> str:
 
 
 def _describe(config: RunConfig, peak_lr: float) -> str:
-    ranks = "1 rank" if config.world_size == 1 else f"{config.world_size} ranks"
+    simulated = "simulated " if config.simulated else ""
+    ranks = f"1 {simulated}rank" if config.world_size == 1 else f"{config.world_size} {simulated}ranks"
     rate = f"lr {config.lr:g}"
     if peak_lr != config.lr:
         rate += f" x {peak_lr / config.lr:.3g} = {peak_lr:.3g} ({config.lr_rule} rule)"

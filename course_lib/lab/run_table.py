@@ -112,11 +112,12 @@ def _learning_rates(frame: pd.DataFrame) -> list[Column]:
 
 
 def _results(frame: pd.DataFrame) -> list[Column]:
+    run_time = "{:.1f}" if frame["seconds"].max() > 1 else "{:.3g}"
     columns = {
         "val_accuracy": Column("Accuracy", "validation, %", _scaled("val_accuracy", "{:.2f}", 100)),
         "images_per_sec": Column("Throughput", "images/s, mean", _scaled("images_per_sec", "{:,.0f}", mark=True)),
         "step_seconds": Column("Step", "ms, median", _scaled("step_seconds", "{:.3g}", 1000, mark=True)),
-        "seconds": Column("Run time", "s", _scaled("seconds", "{:.1f}", mark=True)),
+        "seconds": Column("Run time", "s", _scaled("seconds", run_time, mark=True)),
         "timing": Column("Times", "", _plain("timing"), number=False),
         "speedup": Column("Speedup", "times", _scaled("speedup", "{:.2f}", mark=True), of_group=True),
         "efficiency": Column("Efficiency", "%", _scaled("efficiency", "{:.0f}", 100, mark=True), of_group=True),

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from course_lib.config import MEASURED_ON_CPU_RANKS, MEASURED_ON_GPUS, RunConfig
+from course_lib.config import MEASURED_ON_CPU_RANKS, MEASURED_ON_GPUS, SIMULATED, RunConfig
 from course_lib.errors import DeviceError
 
 
@@ -25,6 +25,7 @@ class Place:
         backend: "gloo" or "nccl".
         threads: CPU threads of this rank.
         init_method: where the ranks meet, for `torch.distributed.init_process_group`.
+        hardware: the profile of the GPUs that it simulates; None where it is what it is.
     """
 
     rank: int
@@ -36,6 +37,7 @@ class Place:
     backend: str
     threads: int
     init_method: str = ""
+    hardware: str | None = None
 
     def meeting_at(self, init_method: str) -> Place:
         """The same place, with the address where the ranks meet."""
@@ -80,11 +82,13 @@ def place_ranks(config: RunConfig) -> list[Place]:
     """Give each rank its node, device and backend on this machine.
 
     NCCL on GPUs and gloo on CPUs. When ranks outnumber the GPUs they share them over gloo, since
-    NCCL refuses two ranks on one GPU.
+    NCCL refuses two ranks on one GPU. Simulated ranks are one place: a GPU, or all cores.
 
     Raises:
         DeviceError: the device is not there, or more of them were asked for than exist.
     """
+    if config.simulated:
+        return [_simulator(config)]
     gpus = 0 if config.device == "cpu" else gpu_count()
     if config.device == "cuda":
         _refuse_missing_gpus(config, gpus)
@@ -106,6 +110,20 @@ def place_ranks(config: RunConfig) -> list[Place]:
     ]
 
 
+def _simulator(config: RunConfig) -> Place:
+    return Place(
+        rank=0,
+        world_size=1,
+        local_rank=0,
+        local_world_size=1,
+        node_rank=0,
+        device="cuda:0" if gpu_count() else "cpu",
+        backend="none",
+        threads=core_count(),
+        hardware=config.hardware,
+    )
+
+
 def _refuse_missing_gpus(config: RunConfig, gpus: int) -> None:
     if gpus == 0:
         raise DeviceError(
@@ -121,6 +139,8 @@ def _refuse_missing_gpus(config: RunConfig, gpus: int) -> None:
 
 def timing_of(place: Place) -> str:
     """How the times of a run with this place come about."""
+    if place.hardware is not None:
+        return SIMULATED
     return MEASURED_ON_CPU_RANKS if place.device == "cpu" else MEASURED_ON_GPUS
 
 

@@ -45,6 +45,11 @@ def pickle_function(train: TrainFunction) -> bytes:
     return content
 
 
+def full_name(train: TrainFunction) -> str:
+    """The name of a function with that of its module."""
+    return f"{getattr(train, '__module__', '')}.{getattr(train, '__qualname__', type(train).__qualname__)}"
+
+
 def load_function(content: bytes) -> TrainFunction:
     """The function that `pickle_function` took apart."""
     train: TrainFunction

@@ -14,7 +14,7 @@ from course_lib.config import RunConfig
 from course_lib.errors import ConfigError, FolderError
 from course_lib.runs import devices
 from course_lib.runs.folder import FINISHED, RunFolder, create_run_folder, working_folder, write_bytes
-from course_lib.runs.functions import TrainFunction, pickle_function
+from course_lib.runs.functions import TrainFunction, full_name, pickle_function
 from course_lib.runs.launcher import fork_server
 from course_lib.runs.machine import Measuring
 from course_lib.runs.run import Run
@@ -40,6 +40,9 @@ def launch(
     when this process does, and record all in the run's folder. The first launch of a process takes
     a few seconds, since torch is loaded; later ones a fraction of one.
 
+    With device "simulated" one process trains as all ranks would together, and only `ddp.train` can be run: see
+    virtual.py.
+
     In a script that torchrun started, this process is a rank already: `train` runs in it, on as many
     ranks as torchrun started, and `launch` returns when it has.
 
@@ -64,7 +67,8 @@ def launch(
     _refuse_single_on_many(train, config)
     cwd = working_folder()
     server = fork_server()  # first: it loads torch while the rest is checked
-    config, images = _with_data(config)
+    train = trainer_of(train, config)
+    config, images = _with_data(with_hardware(config))
     places = devices.place_ranks(config)
     content = pickle_function(train)
     checkpoint_of = _check_resume(config, resume_from)
@@ -80,7 +84,7 @@ def launch(
     caveats = devices.speed_caveats(places)
     if places[0].device != "cpu" and caveats:
         warnings.warn(f"No measurement of speed: {'; '.join(caveats)}.", stacklevel=2)
-    measuring = Measuring(folder, caveats)
+    measuring = Measuring(folder, caveats, config.simulated)
     try:
         return Run(config, folder, server, request, images, time_limit, on_end=measuring.end)
     except BaseException:
@@ -126,9 +130,41 @@ def _with_data(config: RunConfig) -> tuple[RunConfig, int]:
     return config.with_(data=source.kind), config.train_samples or source.train_size
 
 
+def with_hardware(config: RunConfig) -> RunConfig:
+    """The config with the profile that a simulated run takes where it names none, for the record.
+
+    Raises:
+        ConfigError: there is no such profile.
+    """
+    if not config.simulated:
+        return config
+    from course_lib.runs.simulated_clock import DEFAULT, find
+
+    return config.with_(hardware=find(config.hardware or DEFAULT).name)
+
+
+def trainer_of(train: TrainFunction, config: RunConfig) -> TrainFunction:
+    """The function that the ranks call: `train`, or what stands in for ddp.train where ranks are simulated.
+
+    Raises:
+        ConfigError: another function was to be simulated.
+    """
+    if not config.simulated:
+        return train
+    name = full_name(train)
+    if name != "course_lib.training.ddp.train":
+        raise ConfigError(
+            f"Only ddp.train can be simulated, not {name}: one process does the work of all ranks, and must know what "
+            "that is. Use ddp.train, or another device."
+        )
+    from course_lib.runs import virtual
+
+    return virtual.train
+
+
 def _refuse_single_on_many(train: TrainFunction, config: RunConfig) -> None:
     # By its name: to import it here would load torch.
-    if config.world_size > 1 and getattr(train, "__module__", None) == "course_lib.training.single":
+    if config.processes > 1 and getattr(train, "__module__", None) == "course_lib.training.single":
         raise ConfigError(
             f"single.train is for one rank, and {config.world_size} were asked for: each would train a model of its "
             "own. Use ddp.train."

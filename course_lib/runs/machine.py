@@ -20,10 +20,14 @@ NOT_ALONE = "another run went on at the same time"
 
 
 class Measuring:
-    """Held while a run goes on. What spoils its times as a measurement of speed is recorded with it."""
+    """Held while a run goes on. What spoils its times as a measurement of speed is recorded with it.
 
-    def __init__(self, folder: RunFolder, caveats: list[str]) -> None:
+    A simulated run spoils the times of others, and has none that could be spoiled.
+    """
+
+    def __init__(self, folder: RunFolder, caveats: list[str], simulated: bool = False) -> None:
         self._folder = folder
+        self._simulated = simulated
         self._caveats = list(caveats)
         self._mine: Path | None = None
         self._held = contextlib.ExitStack()
@@ -54,7 +58,7 @@ class Measuring:
             self._held.close()
 
     def _write(self) -> None:
-        if not self._caveats:
+        if self._simulated or not self._caveats:
             return
         with contextlib.suppress(OSError):
             write_json(self._folder.caveats, {"speed_caveats": self._caveats})

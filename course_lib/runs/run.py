@@ -158,7 +158,7 @@ class Run:
         Returns:
             Why the run did not finish; None if it did.
         """
-        ranks = Ranks(self.config.world_size)
+        ranks = Ranks(self.config.processes)
         began = time.monotonic()
         reason: CourseError | None = None
         kill_at = give_up_at = float("inf")
@@ -171,7 +171,7 @@ class Run:
                     shutil.rmtree(ranks.meeting_folder, ignore_errors=True)
                     return reason or LaunchError(f"{_SERVER_DIED} {self._server.errors()}".rstrip())
                 if notice["is"] == "refused":
-                    reason = LaunchError(f"The system would not start {self.config.world_size} ranks: {notice['why']}.")
+                    reason = LaunchError(f"The system would not start {self.config.processes} ranks: {notice['why']}.")
                 ranks.note(notice)
             if reason is None and not ranks.killed:
                 reason = self._reason_to_end(time.monotonic() - began, ranks)
@@ -197,10 +197,10 @@ class Run:
             return time_limit_passed(self.folder, ranks, self._time_limit)
         if not self.path.is_dir():
             return WriteError(f"{self._name} was removed while its run went on, so the run was stopped.")
-        for rank in range(self.config.world_size):
+        for rank in range(self.config.processes):
             if _size(self.folder.log(rank)) > MAX_LOG_BYTES:
                 return RankError(
-                    f"Rank {rank} of {self.config.world_size} printed more than {MAX_LOG_BYTES / 2**20:.0f} MiB, "
+                    f"Rank {rank} of {self.config.processes} printed more than {MAX_LOG_BYTES / 2**20:.0f} MiB, "
                     "so the run was stopped. Print less: once an epoch is enough, and worker.report records figures.",
                     rank,
                 )

@@ -35,6 +35,7 @@ RESULTS = (
     "step_seconds",
     *SPLIT_COLUMNS,
     "seconds",
+    "real_seconds",
     "val_accuracy",
     "val_loss",
     "train_loss",
@@ -73,8 +74,9 @@ def frame(folder: str | os.PathLike[str]) -> pd.DataFrame:
     A run whose files are damaged, or that another version wrote, has status "unreadable" and says
     why in `error`; what could be read of it is there. An attempt that failed has a row of its own,
     next to the one that followed it; only finished runs have results and count in the speedup (see
-    scaling/speedup.py). `seconds` is what the training function took, from its call to its return. `lr` is the rate for
-    one rank, `peak_lr` the highest in use: what the rule makes of it for the global batch.
+    scaling/speedup.py). `seconds` is what the training function took, from its call to its return; in a simulated run
+    it is simulated too, and `real_seconds` is what the simulation took. `lr` is the rate for one rank, `peak_lr` the
+    highest in use: what the rule makes of it for the global batch.
 
     Raises:
         FolderError: the folder is not there.
@@ -202,11 +204,13 @@ def _read_result(run: RunFolder) -> dict[str, Any]:
     split = value.get("time_split")
     split = split if isinstance(split, dict) else {}
     parts = dict(zip(SPLIT_COLUMNS, map(split.get, TIME_SPLIT), strict=True))
-    return {**{name: value.get(name) for name in RESULTS}, **parts, "seconds": seconds_of(run)}
+    # A simulated run has a clock of its own, and says itself what it took here.
+    seconds = value.get("seconds") if "real_seconds" in value else seconds_of(run)
+    return {**{name: value.get(name) for name in RESULTS}, **parts, "seconds": seconds}
 
 
 def seconds_of(run: RunFolder) -> float:
-    """How long a finished run took.
+    """How long a finished run took here.
 
     Raises:
         FolderError: result.json is missing or damaged.

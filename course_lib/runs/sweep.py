@@ -19,8 +19,8 @@ from course_lib.config import RunConfig
 from course_lib.errors import ConfigError, CourseError, FolderError
 from course_lib.runs import devices, store
 from course_lib.runs.folder import FINISHED, FORMAT, RUNNING, RunFolder, check_name, read_json, write_json
-from course_lib.runs.functions import TrainFunction
-from course_lib.runs.launch import launch
+from course_lib.runs.functions import TrainFunction, full_name
+from course_lib.runs.launch import launch, trainer_of, with_hardware
 from course_lib.runs.pace import Pace
 from course_lib.runs.plan import Planned, Sweep
 from course_lib.runs.run import Run
@@ -77,14 +77,15 @@ def run_sweep(
     folder = Path(out).absolute()
     check_name(folder)
     # What "auto" comes to now holds for all of the sweep, also for what a later call adds.
-    sweep = replace(sweep, base=sweep.base.with_(data=sources.locate(sweep.base.data).kind))
+    sweep = replace(sweep, base=with_hardware(sweep.base.with_(data=sources.locate(sweep.base.data).kind)))
     plan = sweep.plan(folder.name)
+    trainer_of(train, sweep.base)
     if started_by_torchrun():
         raise ConfigError("torchrun starts one number of ranks, and a sweep needs several. Start the sweep without it.")
     for planned in plan[: len(plan) // sweep.repeats]:
         images = sources.check(planned.config).train_size
         devices.place_ranks(planned.config)
-    content = {"function": _name_of(train), **sweep.to_dict()}
+    content = {"function": full_name(train), **sweep.to_dict()}
     with _claim(folder, content):
         _record(folder, content, plan)
         _Sweeping(train, folder, plan, sweep.base.train_samples or images, on_progress).run()
@@ -109,10 +110,6 @@ def _claim(folder: Path, content: dict[str, Any]) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def _name_of(train: TrainFunction) -> str:
-    return f"{getattr(train, '__module__', '')}.{getattr(train, '__qualname__', type(train).__qualname__)}"
 
 
 def _record(folder: Path, content: dict[str, Any], plan: list[Planned]) -> None:
@@ -232,7 +229,7 @@ def expected_seconds(config: RunConfig, measured: list[tuple[RunConfig, float]])
     """How long a run of a sweep will take, from others of it; None where there are none.
 
     The median over runs with the same ranks and batch; before there is one, over all, as if time
-    were inverse to the number of ranks.
+    were inverse to the number of processes.
     """
     like = [
         seconds
@@ -241,8 +238,8 @@ def expected_seconds(config: RunConfig, measured: list[tuple[RunConfig, float]])
     ]
     if like:
         return statistics.median(like)
-    rank_seconds = [other.world_size * seconds for other, seconds in measured]
-    return statistics.median(rank_seconds) / config.world_size if rank_seconds else None
+    process_seconds = [other.processes * seconds for other, seconds in measured]
+    return statistics.median(process_seconds) / config.processes if process_seconds else None
 
 
 def _attempts(path: Path) -> Iterator[Path]:

@@ -40,8 +40,10 @@ def as_started(config: RunConfig) -> RunConfig:
     """The config with as many ranks and nodes as torchrun started, whatever it said before.
 
     Raises:
-        ConfigError: the nodes have different numbers of ranks.
+        ConfigError: the nodes have different numbers of ranks, or they were to be simulated.
     """
+    if config.simulated:
+        raise ConfigError("Simulated ranks take one process, and torchrun starts many. Start this script without it.")
     world_size, local_world_size = _number("WORLD_SIZE"), _number("LOCAL_WORLD_SIZE")
     if world_size % local_world_size:
         raise ConfigError(f"torchrun started {world_size} ranks, and {local_world_size} on this node: nodes differ.")

@@ -21,6 +21,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
 from course_lib import __version__
+from course_lib.config import SIMULATED
 from course_lib.errors import CourseError, FolderError, ReportError
 from course_lib.runs import devices
 from course_lib.runs.devices import Place
@@ -155,7 +156,8 @@ def environment(place: Place) -> dict[str, Any]:
         "timing": devices.timing_of(place),
         "backend": place.backend,
         "device": place.device,
-        "devices": names,
+        "devices": names if place.hardware is None else [f"{place.hardware} ({SIMULATED})"],
+        "hardware": place.hardware,
         "hostname": socket.gethostname(),
         "cpu": devices.cpu_name(),
         "cores": devices.core_count(),

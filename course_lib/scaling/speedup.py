@@ -16,7 +16,8 @@ SPEEDUP_COLUMNS = ("speedup", "speedup_low", "speedup_high", "efficiency", "effi
 # number of epochs do not, so runs that differ in these are repeats of one measurement. The machine is
 # told by its hardware: a container has a new host name each time, and a cluster many like nodes.
 SAME_FOR_SPEED = (
-    *("timing", "cpu", "cores", "devices", "torch", "threads_per_rank", "precision", "channels_last", "compile"),
+    *("timing", "hardware", "cpu", "cores", "devices", "torch"),
+    *("threads_per_rank", "precision", "channels_last", "compile"),
     *("model", "data", "train_samples", "accumulation_steps", "optimizer", "clip_norm", "sync_batchnorm"),
 )
 RANKS = ("num_gpus", "num_nodes")

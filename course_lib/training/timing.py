@@ -24,11 +24,15 @@ class Stopwatch:
     Args:
         device: where it trains.
         seconds_before: how long the run had trained before it was stopped and resumed.
+        clock: what tells the time on a CPU, in seconds.
     """
 
-    def __init__(self, device: torch.device, seconds_before: float = 0.0) -> None:
+    def __init__(
+        self, device: torch.device, seconds_before: float = 0.0, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
         self._on_gpu = device.type == "cuda"
-        self._began = time.perf_counter() - seconds_before
+        self._clock = clock
+        self._began = clock() - seconds_before
         self._wall_clock = time.time(), self._now()  # one moment on both clocks
         self._steps: list[StepTimes] = []
 
@@ -62,7 +66,7 @@ class Stopwatch:
         """Since the training began, with all that was queued on the GPU done; pauses do not count."""
         if self._on_gpu:
             torch.cuda.synchronize()
-        return time.perf_counter() - self._began
+        return self._clock() - self._began
 
     def summary(self) -> dict[str, Any]:
         """Images per second over all ranks, and the median step and its split, without the first steps."""
@@ -76,7 +80,7 @@ class Stopwatch:
 
     def _now(self) -> Any:
         if not self._on_gpu:
-            return time.perf_counter()
+            return self._clock()
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event
