@@ -152,6 +152,9 @@ def _server_environment() -> dict[str, str]:
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
+        # Where a process takes several cores, and another program one of them, threads that spin while they wait for
+        # each other make it ten times as slow.
+        "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
         # Counting GPUs must not initialise CUDA, which does not survive a fork.
         "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
         # macOS refuses to run its own libraries in a fork otherwise.

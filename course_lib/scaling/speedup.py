@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from course_lib.config import SIMULATED
 from course_lib.errors import ComparisonError
 
 SPEEDUP_COLUMNS = ("speedup", "speedup_low", "speedup_high", "efficiency", "efficiency_low", "efficiency_high")
@@ -57,8 +58,11 @@ def with_speedup(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def too_short(frame: pd.DataFrame) -> pd.Series[bool]:
-    """Which runs of a frame (see runs/store.py) say that they were timed over fewer than `FEW_STEPS` steps."""
-    return frame["timed_steps"] < FEW_STEPS
+    """Which runs of a frame (see runs/store.py) say that they were timed over fewer than `FEW_STEPS` steps.
+
+    None that was simulated, since the clock of a simulation is never slow by chance.
+    """
+    return (frame["timed_steps"] < FEW_STEPS) & (frame["timing"] != SIMULATED)
 
 
 def _speedups(runs: pd.DataFrame, rate: np.ndarray) -> np.ndarray:
