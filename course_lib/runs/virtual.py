@@ -28,7 +28,7 @@ from course_lib.training.virtual_layers import VirtualRanks
 from course_lib.training.worker import Worker
 
 EVALUATION_BATCH = 1000  # images at a time; changes memory and speed, not the figures
-IMAGES_AT_A_TIME = 512  # in a forward and backward pass, unless one rank takes more; likewise
+IMAGES_AT_A_TIME = 256  # in a forward and backward pass, unless one rank takes more; likewise
 
 
 def train(config: RunConfig, worker: Worker) -> dict[str, Any]:
