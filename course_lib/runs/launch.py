@@ -138,7 +138,7 @@ def with_hardware(config: RunConfig) -> RunConfig:
     """
     if not config.simulated:
         return config
-    from course_lib.runs.simulated_clock import DEFAULT, find
+    from course_lib.scaling.hardware import DEFAULT, find
 
     return config.with_(hardware=find(config.hardware or DEFAULT).name)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import ceil
 
 from course_lib.config import RunConfig
-from course_lib.errors import ConfigError
+from course_lib.scaling.collectives import all_reduce_seconds
+from course_lib.scaling.hardware import DEFAULT, find
 from course_lib.training.costs import flops_per_sample, gradient_bytes
 from course_lib.training.data import passes
 
@@ -18,12 +18,16 @@ FORWARD_SHARE = 1 / 3
 class SimulatedClock:
     """Stands still until it is told which step was taken. Times are the scaling model's, without noise.
 
+    Attributes:
+        hardware: what is simulated.
+
     Raises:
         ConfigError: `config.hardware` is no profile.
     """
 
     def __init__(self, config: RunConfig) -> None:
         self._config = config
+        self.hardware = find(config.hardware or DEFAULT).in_precision(config.precision)
         self._flops, self._bytes = flops_per_sample(config.model), gradient_bytes(config.model)
         self._now = 0.0
         self._known: dict[int, dict[str, float]] = {}  # an epoch has steps of two sizes
@@ -42,36 +46,18 @@ class SimulatedClock:
 
     def _predict(self, samples: int) -> dict[str, float]:
         """Seconds in each phase. What of the communication no computation hides, and stragglers, end the backward."""
-        config = self._config
+        config, cluster = self._config, self.hardware.cluster
         accumulation = passes(samples, config.world_size, config.batch_size)
         local_batch = ceil(samples / config.world_size / accumulation)
-        hardware = find(config.hardware)
-        compute = hardware.step_overhead_s + accumulation * local_batch * self._flops / hardware.flops_per_s
-        bandwidth = hardware.inter if config.num_nodes > 1 else hardware.intra
-        n = config.world_size
-        waiting = 2 * (n - 1) * (hardware.latency + self._bytes / n / bandwidth)
-        forward = FORWARD_SHARE * compute
-        return {"data": 0.0, "forward": forward, "backward": compute - forward + waiting, "optimizer": 0.0}
-
-
-@dataclass(frozen=True)
-class Hardware:
-    """A stand-in."""
-
-    name: str
-    flops_per_s: float
-    step_overhead_s: float
-    intra: float
-    inter: float
-    latency: float
-
-
-PROFILES = {"a100": Hardware("a100", 30e12, 4e-4, 230e9, 20e9, 2e-6)}
-DEFAULT = "a100"
-
-
-def find(name: str | None) -> Hardware:
-    """A stand-in."""
-    if name not in PROFILES:
-        raise ConfigError(f"hardware must be one of {', '.join(PROFILES)}, not {name!r}.")
-    return PROFILES[name]
+        # More GPUs than a node of this hardware holds take several such nodes.
+        nodes = config.num_nodes * ceil(config.num_gpus / cluster.gpus_per_node)
+        images_s = accumulation * local_batch * self._flops / self.hardware.flops_per_s
+        compute_s = self.hardware.step_overhead_s + images_s
+        communication_s = float(all_reduce_seconds(self._bytes, config.world_size, cluster, nodes=nodes))
+        forward_s = FORWARD_SHARE * compute_s
+        return {
+            "data": 0.0,
+            "forward": forward_s,
+            "backward": compute_s - forward_s + communication_s,
+            "optimizer": 0.0,
+        }

@@ -131,7 +131,7 @@ def train(config: RunConfig, worker: Worker) -> dict[str, Any]:
         "epochs": config.epochs,
         "seconds": watch.seconds(),
         "fingerprint": fingerprint_text(network),
-        "hardware": config.hardware,
+        "hardware": clock.hardware.name,
         "real_seconds": time.perf_counter() - began_here,
     }
 
