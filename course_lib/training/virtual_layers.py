@@ -64,7 +64,7 @@ class VirtualRanks:
         """
         if self._streams:
             for stream, there in zip(self._streams, state["streams"].cpu(), strict=True):
-                stream.set_state(there)
+                stream.set_state(there.clone())  # given a row of a larger tensor, torch crashes
 
 
 class VirtualDropout(_DropoutNd):
@@ -77,11 +77,14 @@ class VirtualDropout(_DropoutNd):
         """What is left of `images`, in any shape, scaled so that its mean stays."""
         if not self.training or self.p == 0:
             return images
-        shape = images.shape[: images.ndim - self._together] + (1,) * self._together
-        kept = torch.empty(shape, dtype=images.dtype, device=images.device)
+        # Rank by rank the numbers that nn.Dropout draws in the rank's process, and in the same places, which depend on
+        # how the images lie in memory.
+        kept = torch.empty_like(images)
+        if self._together:
+            kept = images.new_empty(images.shape[: -self._together] + (1,) * self._together)
         streams = self._ranks.streams()
         for part, stream in zip(kept.chunk(len(streams)), streams, strict=True):
-            part.bernoulli_(1 - self.p, generator=stream)  # the numbers that nn.Dropout draws in the rank's process
+            part.bernoulli_(1 - self.p, generator=stream)
         return images * (kept if self.p == 1 else kept.div_(1 - self.p))
 
 
