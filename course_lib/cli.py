@@ -1,4 +1,4 @@
-"""The door: `ddp-course doctor | train | sweep | report`.
+"""The door: `ddp-course doctor | train | sweep | report | calibrate | predict`.
 
 What takes long to import is imported in the commands, so that --help answers at once.
 """
@@ -39,6 +39,7 @@ from course_lib.options import (
     several,
 )
 from course_lib.runs.plan import Sweep
+from course_lib.scaling_commands import calibrate, predict
 from course_lib.signals import exit_code, signals_wait, sigterm_interrupts
 
 DEFAULTS = RunConfig()
@@ -192,6 +193,10 @@ def report(
     file = write_report(folder, out or folder)
     screen.result({"report": str(file)}, str(file))
     return 0
+
+
+app.command()(calibrate)
+app.command()(predict)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -59,7 +59,8 @@ Epochs = Annotated[int, one(int, "Passes over the training set.")]
 Optimizer = Annotated[str, choice("What takes the steps", CHOICES["optimizer"])]
 TrainSamples = Annotated[int | None, one(int, "Train on so many images only.", show_default="all")]
 Device = Annotated[str, choice("Where to train; auto prefers GPUs", CHOICES["device"])]
-Hardware = Annotated[str | None, typer.Option(help="Which GPUs device simulated plays.", metavar="NAME")]
+PROFILE = "a100, t4-10gbe and so on, or the file that calibrate wrote."
+Hardware = Annotated[str | None, typer.Option(help=f"Which GPUs device simulated plays: {PROFILE}", metavar="NAME")]
 Scaling = Annotated[str, choice("Which batch stays the same, each rank's or that of all", SCALINGS)]
 SweepFolder = Annotated[
     Path | None, path("A new folder, or that of a sweep to go on with.", show_default="one in runs/")

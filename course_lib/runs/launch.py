@@ -135,12 +135,16 @@ def with_hardware(config: RunConfig) -> RunConfig:
 
     Raises:
         ConfigError: there is no such profile.
+        FolderError: its file is damaged.
     """
     if not config.simulated:
         return config
-    from course_lib.scaling.hardware import DEFAULT, find
+    from course_lib.runs import profiles
+    from course_lib.scaling.hardware import DEFAULT
 
-    return config.with_(hardware=find(config.hardware or DEFAULT).name)
+    name = config.hardware or DEFAULT
+    profiles.find(name)
+    return config.with_(hardware=name)
 
 
 def trainer_of(train: TrainFunction, config: RunConfig) -> TrainFunction:
