@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil
 
+import pandas as pd
+
 from course_lib.config import RunConfig
-from course_lib.scaling.collectives import all_reduce_seconds
 from course_lib.scaling.hardware import DEFAULT, find
+from course_lib.scaling.step_time import BACKWARD_SHARE, StepTimeModel
 from course_lib.training.costs import flops_per_sample, gradient_bytes
 from course_lib.training.data import passes
-
-# A backward pass takes two matrix products for each one of the forward pass.
-FORWARD_SHARE = 1 / 3
 
 
 class SimulatedClock:
     """Stands still until it is told which step was taken. Times are the scaling model's, without noise.
+
+    A step is timed as training on the rank with most images in it. What a rank does between steps, evaluation and
+    checkpoints, takes no time, and neither do the messages of synchronised BatchNorm.
 
     Attributes:
         hardware: what is simulated.
@@ -26,9 +28,9 @@ class SimulatedClock:
     """
 
     def __init__(self, config: RunConfig) -> None:
-        self._config = config
         self.hardware = find(config.hardware or DEFAULT).in_precision(config.precision)
-        self._flops, self._bytes = flops_per_sample(config.model), gradient_bytes(config.model)
+        self._config = config
+        self._model = StepTimeModel.of(self.hardware, flops_per_sample(config.model), gradient_bytes(config.model))
         self._now = 0.0
         self._known: dict[int, dict[str, float]] = {}  # an epoch has steps of two sizes
 
@@ -45,19 +47,16 @@ class SimulatedClock:
             yield phase
 
     def _predict(self, samples: int) -> dict[str, float]:
-        """Seconds in each phase. What of the communication no computation hides, and stragglers, end the backward."""
-        config, cluster = self._config, self.hardware.cluster
+        """Seconds in each phase. As in a measurement, backward ends when the gradients of all ranks are there."""
+        config = self._config
         accumulation = passes(samples, config.world_size, config.batch_size)
-        local_batch = ceil(samples / config.world_size / accumulation)
-        # More GPUs than a node of this hardware holds take several such nodes.
-        nodes = config.num_nodes * ceil(config.num_gpus / cluster.gpus_per_node)
-        images_s = accumulation * local_batch * self._flops / self.hardware.flops_per_s
-        compute_s = self.hardware.step_overhead_s + images_s
-        communication_s = float(all_reduce_seconds(self._bytes, config.world_size, cluster, nodes=nodes))
-        forward_s = FORWARD_SHARE * compute_s
-        return {
-            "data": 0.0,
-            "forward": forward_s,
-            "backward": compute_s - forward_s + communication_s,
-            "optimizer": 0.0,
+        layout = {
+            # More GPUs than a node of this hardware holds take several such nodes.
+            "nodes": config.num_nodes * ceil(config.num_gpus / self.hardware.cluster.gpus_per_node),
+            "gpus": config.world_size,
+            "local_batch": ceil(samples / config.world_size / accumulation),
+            "accumulation": accumulation,
         }
+        predicted = self._model.predict(pd.DataFrame([layout])).iloc[0]
+        forward = (1 - BACKWARD_SHARE) * predicted["compute_s"]
+        return {"data": 0.0, "forward": forward, "backward": predicted["step_time_s"] - forward, "optimizer": 0.0}

@@ -140,7 +140,7 @@ def _find_runs(folder: str | os.PathLike[str]) -> Iterator[_Found]:
 def _row(found: _Found) -> dict[str, Any]:
     """All that the files of a run say about it. A damaged one takes nothing from the others."""
     run = RunFolder(found.path)
-    row: dict[str, Any] = {"run": printable(run.path.name), "path": found.path, "speed_caveats": ""}
+    row: dict[str, Any] = {"run": printable(run.path.name), "path": found.path, "hardware": None, "speed_caveats": ""}
     problems = [found.problem] if found.problem else []
     for read in () if problems else READERS:
         try:

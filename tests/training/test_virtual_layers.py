@@ -17,9 +17,8 @@ LAW = settings(max_examples=40, deadline=None)
 
 def network() -> nn.Module:
     torch.manual_seed(1)
-    return nn.Sequential(
-        nn.Conv2d(1, 3, 3, padding=1), nn.BatchNorm2d(3), nn.Dropout(0.3), nn.Flatten(), nn.Linear(48, 5), nn.BatchNorm1d(5)
-    ).double()  # fmt: skip
+    layers = [nn.Conv2d(1, 3, 3, padding=1), nn.BatchNorm2d(3), nn.Dropout(0.3)]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(48, 5), nn.BatchNorm1d(5)).double()
 
 
 @LAW
