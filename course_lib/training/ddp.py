@@ -10,13 +10,14 @@ import torch
 import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
-from torch.nn.utils import clip_grad_norm_
+from torch.nn.utils import clip_grads_with_norm_
 
 from course_lib.config import RunConfig
 from course_lib.training import data, models
 from course_lib.training.checkpoint import capture, restore
 from course_lib.training.checks import check_finite, check_in_sync, fingerprint_text
 from course_lib.training.evaluate import evaluate
+from course_lib.training.gradient_norms import LocalGradientNorm, gradient_norm
 from course_lib.training.optimization import autocast, make_optimizer, make_scaler, make_schedule
 from course_lib.training.timing import Stopwatch
 from course_lib.training.worker import Worker
@@ -66,6 +67,7 @@ def train(config: RunConfig, worker: Worker) -> dict[str, Any]:
     model = DistributedDataParallel(
         network, device_ids=[device] if device.type == "cuda" else None, gradient_as_bucket_view=True
     )
+    own_gradient = LocalGradientNorm(model)
     torch.manual_seed(config.seed + rank)
     if config.compile:
         model = torch.compile(model)  # type: ignore[assignment]
@@ -110,9 +112,13 @@ def train(config: RunConfig, worker: Worker) -> dict[str, Any]:
             lr = optimizer.param_groups[0]["lr"]
             loss_sum += step_loss * step.samples
             check_finite(loss_sum, step_count, lr)
+            scaler.unscale_(optimizer)
+            grad_norm = gradient_norm(network)
+            local_grad_norm = grad_norm
+            # DDP step 5: that is the average. How much the ranks' own gradients differed says how noisy one is.
+            local_grad_norm = own_gradient.take(step.share / step.samples * world_size, scaler)
             if config.clip_norm is not None:
-                scaler.unscale_(optimizer)
-                clip_grad_norm_(network.parameters(), config.clip_norm)
+                clip_grads_with_norm_(network.parameters(), config.clip_norm, grad_norm)
             scaler.step(optimizer)
             scaler.update()
             schedule.step()
@@ -121,7 +127,8 @@ def train(config: RunConfig, worker: Worker) -> dict[str, Any]:
 
             times = watch.end_step(step.samples)
             own_loss = step_loss * (step.samples / step.share) if step.share else None
-            worker.report("step", epoch=epoch + 1, step=step_count, loss=own_loss, lr=lr, **times)
+            norms = {"grad_norm": grad_norm, "local_grad_norm": local_grad_norm, "local_samples": step.share}
+            worker.report("step", epoch=epoch + 1, step=step_count, loss=own_loss, lr=lr, **norms, **times)
 
         train_seconds = watch.seconds() - began
         # DDP step 6: reduce the metrics. Sums over all ranks are exact; a mean of the ranks' means would not be. All

@@ -6,13 +6,14 @@ from typing import Any
 
 import torch
 from torch.nn.functional import cross_entropy
-from torch.nn.utils import clip_grad_norm_
+from torch.nn.utils import clip_grads_with_norm_
 
 from course_lib.config import RunConfig
 from course_lib.training import data, models
 from course_lib.training.checkpoint import capture, restore
 from course_lib.training.checks import check_finite, fingerprint_text
 from course_lib.training.evaluate import evaluate
+from course_lib.training.gradient_norms import gradient_norm
 from course_lib.training.optimization import autocast, make_optimizer, make_scaler, make_schedule
 from course_lib.training.timing import Stopwatch
 from course_lib.training.worker import Worker
@@ -77,9 +78,11 @@ def train(config: RunConfig, worker: Worker) -> dict[str, Any]:
             lr = optimizer.param_groups[0]["lr"]
             loss_sum += step_loss * step.samples
             check_finite(loss_sum, step_count, lr)
+            scaler.unscale_(optimizer)
+            grad_norm = gradient_norm(network)
+            local_grad_norm = grad_norm
             if config.clip_norm is not None:
-                scaler.unscale_(optimizer)
-                clip_grad_norm_(network.parameters(), config.clip_norm)
+                clip_grads_with_norm_(network.parameters(), config.clip_norm, grad_norm)
             scaler.step(optimizer)
             scaler.update()
             schedule.step()
@@ -88,7 +91,8 @@ def train(config: RunConfig, worker: Worker) -> dict[str, Any]:
 
             times = watch.end_step(step.samples)
             own_loss = step_loss * (step.samples / step.share) if step.share else None
-            worker.report("step", epoch=epoch + 1, step=step_count, loss=own_loss, lr=lr, **times)
+            norms = {"grad_norm": grad_norm, "local_grad_norm": local_grad_norm, "local_samples": step.share}
+            worker.report("step", epoch=epoch + 1, step=step_count, loss=own_loss, lr=lr, **norms, **times)
 
         train_seconds = watch.seconds() - began
         test_totals = evaluate(network, test_set, test_indices, EVALUATION_BATCH)

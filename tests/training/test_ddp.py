@@ -184,5 +184,6 @@ def imported(module) -> set[str]:
 
 
 def test_ddp_imports_what_single_does_and_what_its_steps_need():
-    needed = {"nullcontext", "timedelta", "torch.distributed", "DistributedDataParallel", "check_in_sync"}
+    torchs = {"nullcontext", "timedelta", "torch.distributed", "DistributedDataParallel"}
+    needed = torchs | {"check_in_sync", "LocalGradientNorm"}
     assert imported(ddp) == imported(single) | needed
