@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch.nn.functional import cross_entropy
-from torch.nn.utils import clip_grad_norm_
+from torch.nn.utils import clip_grads_with_norm_
 
 from course_lib.config import RunConfig
 from course_lib.runs.simulated_clock import SimulatedClock
@@ -22,6 +22,7 @@ from course_lib.training import data, models
 from course_lib.training.checkpoint import capture, restore
 from course_lib.training.checks import check_finite, fingerprint_text
 from course_lib.training.evaluate import evaluate
+from course_lib.training.gradient_norms import gradient_norm
 from course_lib.training.optimization import autocast, make_optimizer, make_scaler, make_schedule
 from course_lib.training.timing import Stopwatch
 from course_lib.training.virtual_layers import VirtualRanks
@@ -92,16 +93,20 @@ def train(config: RunConfig, worker: Worker) -> dict[str, Any]:
                     loss = loss * (step.weight / step.samples)
                     step_loss += loss.detach()
                     scaler.scale(loss).backward()
-                if ranks.start == 0:  # rank 0 comes first, and alone
+                if ranks.start == 0:  # rank 0 comes first, and alone: so far all is its own
                     own_loss = step_loss * (step.samples / step.share)
+                    own_norm = gradient_norm(network)
+                    own_norm = own_norm / scaler.scale(torch.full_like(own_norm, step.share / step.samples))
+                    own_samples = step.share
 
             step_count += 1
             lr = optimizer.param_groups[0]["lr"]
             loss_sum += step_loss * len(whole)
             check_finite(loss_sum, step_count, lr)
+            scaler.unscale_(optimizer)
+            grad_norm = gradient_norm(network)
             if config.clip_norm is not None:
-                scaler.unscale_(optimizer)
-                clip_grad_norm_(network.parameters(), config.clip_norm)
+                clip_grads_with_norm_(network.parameters(), config.clip_norm, grad_norm)
             scaler.step(optimizer)
             scaler.update()
             schedule.step()
@@ -110,7 +115,8 @@ def train(config: RunConfig, worker: Worker) -> dict[str, Any]:
             for phase in clock.step(len(whole)):
                 watch.lap(phase)
             times = watch.end_step(len(whole))
-            worker.report("step", epoch=epoch + 1, step=step_count, loss=own_loss, lr=lr, **times)
+            norms = {"grad_norm": grad_norm, "local_grad_norm": own_norm, "local_samples": own_samples}
+            worker.report("step", epoch=epoch + 1, step=step_count, loss=own_loss, lr=lr, **norms, **times)
 
         train_seconds = watch.seconds() - began
         test_totals = evaluate(network, test_set, test_indices, EVALUATION_BATCH)
