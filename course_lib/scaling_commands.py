@@ -39,7 +39,9 @@ def calibrate(
 
         warm_up()
         from course_lib.runs.calibrate import calibrate as measure
+        from course_lib.runs.profiles import check_name
 
+        check_name(out)
         profile = measure(model, device, lambda what: status.update(f"{what}…"))
     file = profile.save(out)
     found = {"hardware": profile.hardware.title, "flops_per_s": profile.hardware.flops_per_s}

@@ -7,6 +7,7 @@ import platform
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -67,8 +68,8 @@ def calibrate(model: str = "small_cnn", device: str = "auto", on_progress: OnPro
         for world_size in world_sizes:
             if on_progress is not None:
                 on_progress(f"Measuring {world_size} of {devices} {'GPUs' if on_gpus else 'CPU cores'}")
-            budget = MEASURING_SECONDS / len(world_sizes)
-            run = launch(_Measurement(budget), config.with_(num_gpus=world_size), Path(scratch) / str(world_size))
+            measurement = _Measurement(MEASURING_SECONDS / len(world_sizes), BATCH_SIZES, REDUCED_BYTES)
+            run = launch(measurement, config.with_(num_gpus=world_size), Path(scratch) / str(world_size))
             found = run.wait()
             steps += found["steps"]
             all_reduces += found["all_reduces"]
@@ -78,11 +79,13 @@ def calibrate(model: str = "small_cnn", device: str = "auto", on_progress: OnPro
     return Profile(_hardware(on_gpus, cluster, fitted, model), {model: fitted}, frame)
 
 
+@dataclass(frozen=True)
 class _Measurement:
-    """The function of each rank."""
+    """The function of each rank: what it measures, and in how much time."""
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
+    seconds: float
+    batch_sizes: tuple[int, ...]
+    reduced_bytes: tuple[int, ...]
 
     def __call__(self, config: RunConfig, worker: Worker) -> dict[str, Any]:
         if worker.device.type == "cuda":
@@ -94,12 +97,14 @@ class _Measurement:
         share = self.seconds / (2 if worker.world_size > 1 else 1)
         steps = [
             {"gpus": worker.world_size, "local_batch": batch, **times}
-            for batch, times in _time_steps(config, worker, share)
+            for batch, times in _time_steps(config, worker, self.batch_sizes, share)
         ]
-        return {"steps": steps, "all_reduces": list(_time_all_reduces(worker, share))}
+        return {"steps": steps, "all_reduces": list(_time_all_reduces(worker, self.reduced_bytes, share))}
 
 
-def _time_steps(config: RunConfig, worker: Worker, seconds: float) -> Iterator[tuple[int, dict[str, float]]]:
+def _time_steps(
+    config: RunConfig, worker: Worker, batch_sizes: tuple[int, ...], seconds: float
+) -> Iterator[tuple[int, dict[str, float]]]:
     """The steps of the trainers: a batch from the data set, forward, backward and optimizer; larger and larger."""
     images = data.load("subset", worker.device)[0]
     network = models.build(config.model).to(worker.device)
@@ -114,9 +119,9 @@ def _time_steps(config: RunConfig, worker: Worker, seconds: float) -> Iterator[t
 
     # The bare network beside DDP's wrapper, on all ranks at the same time: the difference is what exchanging costs.
     ddp = DistributedDataParallel(network, gradient_as_bucket_view=True) if worker.world_size > 1 else None
-    for batch in BATCH_SIZES:
+    for batch in batch_sizes:
         indices = torch.randint(len(images), (batch,), device=worker.device)
-        budget = seconds / len(BATCH_SIZES) / (2 if ddp else 1)
+        budget = seconds / len(batch_sizes) / (2 if ddp else 1)
         taken = alone = _median_seconds(partial(step, network, indices), worker, budget)
         if ddp:
             taken = _median_seconds(partial(step, ddp, indices), worker, budget)
@@ -125,10 +130,10 @@ def _time_steps(config: RunConfig, worker: Worker, seconds: float) -> Iterator[t
             break
 
 
-def _time_all_reduces(worker: Worker, seconds: float) -> Iterator[dict[str, float]]:
-    for size in REDUCED_BYTES if worker.world_size > 1 else ():
+def _time_all_reduces(worker: Worker, sizes: tuple[int, ...], seconds: float) -> Iterator[dict[str, float]]:
+    for size in sizes if worker.world_size > 1 else ():
         tensor = torch.ones(size // 4, device=worker.device)
-        taken = _median_seconds(partial(dist.all_reduce, tensor), worker, seconds / len(REDUCED_BYTES))
+        taken = _median_seconds(partial(dist.all_reduce, tensor), worker, seconds / len(sizes))
         yield {"bytes": size, "seconds": taken, "ranks": worker.world_size}
 
 

@@ -46,23 +46,32 @@ class Profile:
         """Write it to a JSON file, for `find` to read; one that is there is replaced.
 
         Raises:
-            FolderError: it cannot be written.
+            FolderError: it cannot be written, or its name does not end in .json.
         """
-        file = Path(path)
+        file = check_name(path)
         content = {
             "format": FORMAT,
             "hardware": hardware.to_dict(self.hardware),
             "fitted": {model: fitted.to_dict() for model, fitted in self.fitted.items()},
             "measured": self.measured.to_dict("records"),
         }
-        if file.suffix != SUFFIX:
-            raise FolderError(f"A profile is a {SUFFIX} file, not {file}. Choose another name (--out).")
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             write_json(file, content)
         except OSError as error:
             raise FolderError(f"Cannot write to {file}: {error.strerror}. Choose another file (--out).") from error
         return file
+
+
+def check_name(path: str | os.PathLike[str]) -> Path:
+    """The path of a profile that is to be written.
+
+    Raises:
+        FolderError: its name does not end in .json.
+    """
+    if Path(path).suffix != SUFFIX:
+        raise FolderError(f"A profile is a {SUFFIX} file, not {path}. Choose another name (--out).")
+    return Path(path)
 
 
 def find(name: str) -> Profile:

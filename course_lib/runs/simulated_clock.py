@@ -8,9 +8,9 @@ from math import ceil
 import pandas as pd
 
 from course_lib.config import RunConfig
-from course_lib.scaling.hardware import DEFAULT, find
-from course_lib.scaling.step_time import BACKWARD_SHARE, StepTimeModel
-from course_lib.training.costs import flops_per_sample, gradient_bytes
+from course_lib.runs import profiles
+from course_lib.scaling.hardware import DEFAULT
+from course_lib.scaling.step_time import BACKWARD_SHARE
 from course_lib.training.data import passes
 
 
@@ -28,9 +28,10 @@ class SimulatedClock:
     """
 
     def __init__(self, config: RunConfig) -> None:
-        self.hardware = find(config.hardware or DEFAULT).in_precision(config.precision)
+        profile = profiles.find(config.hardware or DEFAULT)
+        self.hardware = profile.hardware
         self._config = config
-        self._model = StepTimeModel.of(self.hardware, flops_per_sample(config.model), gradient_bytes(config.model))
+        self._model = profile.step_time_model(config.model, config.precision)
         self._now = 0.0
         self._known: dict[int, dict[str, float]] = {}  # an epoch has steps of two sizes
 

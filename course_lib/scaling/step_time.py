@@ -114,8 +114,15 @@ class StepTimeModel:
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> StepTimeModel:
-        """The model that `to_dict` wrote."""
-        return cls(Fit.from_dict(content["fitted"]), float(content["tail"]), float(content["largest"]))
+        """The model that `to_dict` wrote.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is damaged.
+        """
+        fitted = Fit.from_dict(content["fitted"])
+        if fitted.values.shape != (len(USUAL),) or fitted.covariance.shape != (len(USUAL), len(USUAL)):
+            raise ValueError(f"It has {fitted.values.size} parameters, and {len(USUAL)} are needed.")
+        return cls(fitted, float(content["tail"]), float(content["largest"]))
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON can hold them."""
