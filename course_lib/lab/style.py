@@ -135,9 +135,10 @@ def whole_numbers(axes: Axes) -> None:
 
 def finish(figure: Figure, title: str, notes: Sequence[str], facts: Sequence[str]) -> Figure:
     """Give a figure its title, the notes under it, and its text: title, facts, notes."""
-    figure.suptitle(fill(plain(title), 72), x=0.012, ha="left", fontsize=LARGE, fontweight="bold")
+    width = figure.get_figwidth() / WIDTH
+    figure.suptitle(fill(plain(title), int(72 * width)), x=0.012, ha="left", fontsize=LARGE, fontweight="bold")
     if notes:
-        text = "\n".join(fill(plain(note), 128) for note in notes)
+        text = "\n".join(fill(plain(note), int(128 * width)) for note in notes)
         figure.supxlabel(text, x=0.012, ha="left", fontsize=SMALL, color="#333333")
     figure.set_label(" ".join(_sentence(part) for part in (title, *facts, *notes)))
     return figure
