@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import fill
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -46,8 +48,9 @@ PARTS = {
     "communication_s": ("communication that is not hidden", "#CC79A7", "xxxx"),
 }
 MOST_PANELS = 3
+TITLE_ROOM = 90  # characters over all panels
 MOST_NAMED = 15  # bars in a figure that there is room to name
-IDEAL = "ideal: as fast each as the fewest"
+IDEAL = "ideal: each stays as fast"
 HOW = "StepTimeModel.predict"
 
 
@@ -109,7 +112,7 @@ def predicted_step(predicted: pd.DataFrame) -> Figure:
         label_axes(axes, "Number of GPUs", "Time of one step (milliseconds)" if axes is panels[0] else "")
         _draw_parts(axes, rows, MOST_NAMED // len(shown))
         if len(shown) > 1:
-            axes.set_title(plain(label), fontsize=SMALL, loc="left")
+            axes.set_title(fill(plain(label), TITLE_ROOM // len(shown)), fontsize=SMALL, loc="left")
         facts.append(f"{label}, milliseconds a step: {_parts_in_words(rows)}")
     top = max(axes.get_ylim()[1] for axes in panels)
     for axes in panels:
