@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from scipy.special import stdtr, stdtrit
 
 from course_lib.errors import ConfigError, FitError
-from course_lib.scaling.tables import numbers, positive
+from course_lib.scaling.tables import measurements, numbers
 
 TAIL = 0.1  # on either side of an 80 % interval
 NORMAL_QUANTILE = 1.2816  # of 1 - TAIL
@@ -168,7 +168,7 @@ class EpochsToTarget:
         Raises:
             FitError: a column is missing, a value is not above 0, or no row is left.
         """
-        batch, epochs = positive(frame, "global_batch", "epochs").to_numpy().T
+        batch, epochs = measurements(frame, "global_batch", "epochs").to_numpy().T
         ratios = PRIOR_RATIO * np.exp(PRIOR_SPREAD * RATIOS)
         critical = batch.max() * ratios
         minimum = np.log(epochs) - np.log(relative_samples(batch, critical[:, None]))
