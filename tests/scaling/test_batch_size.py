@@ -148,7 +148,7 @@ def test_laws_of_epochs(points, batches):
     table = model.predict(batches)
     assert (table > 0).all(axis=None)
     assert ((table["low"] < table["epochs"]) & (table["epochs"] < table["high"])).all()
-    assert (table.diff().iloc[1:] >= -1e-9 * table.iloc[1:]).all(axis=None)  # it never falls
+    assert (table.diff().iloc[1:] >= -1e-6 * table.iloc[1:]).all(axis=None)  # it never falls
     # Other units of epochs and of batches change nothing, and no row depends on another.
     scaled = EpochsToTarget.fit(frame.assign(epochs=frame["epochs"] * 1000)).predict(batches)
     np.testing.assert_allclose(scaled, table * 1000, rtol=1e-6)
