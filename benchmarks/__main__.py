@@ -23,6 +23,8 @@ NAMES = (
     "replicas_speed",
     "accuracy",
     "scaling_accuracy",
+    "calibration",
+    "simulation_speed",
     "store_speed",
     "peers",
     "gpu_check",

@@ -14,6 +14,7 @@ import pandas as pd
 
 from benchmarks import published
 from benchmarks.measuring import Row, figure
+from course_lib.scaling.batch_size import EpochsToTarget
 from course_lib.scaling.collectives import Cluster, Link, all_reduce_seconds, fit_link
 from course_lib.scaling.step_time import StepTimeModel
 from course_lib.scaling.throughput import ThroughputModel
@@ -21,13 +22,17 @@ from course_lib.scaling.throughput import ThroughputModel
 MODELS = {"cifar10": ("ResNet-18", 44.7e6), "imagenet": ("ResNet-50", 102.2e6)}  # and the bytes of their gradients
 FEW, MANY = 4, 8  # GPUs to calibrate on; scored on 16
 ERROR_FROM_FEW, ERROR_FROM_MANY = 20.0, 8.0  # percent
+ERROR_OF_EPOCHS = 8.0
 COVERAGE = (70.0, 95.0)  # percent of measurements in their 80 % interval
 CONFIGURATIONS = 100_000
 
 
 def measure(quick: bool) -> list[Row]:
     """Errors in percent of step times, throughputs and all-reduces; and how long many predictions take."""
-    return [*_steps(), *_other_batches(), *_other_models(), *_ddp_paper(), *_tables(quick), *_all_reduces(), _speed()]
+    return [
+        *(*_steps(), *_other_batches(), *_other_models(), *_ddp_paper()),
+        *(*_tables(quick), *_all_reduces(), *_epochs(), _speed()),
+    ]
 
 
 def _steps() -> Iterator[Row]:
@@ -137,6 +142,26 @@ def _all_reduces() -> Iterator[Row]:
     yield figure("NCCL all-reduce, larger sizes than fitted", "%", [error], at_most=5.0)
 
 
+def _epochs() -> Iterator[Row]:
+    """Epochs to a target at the upper half of the batch sizes, from the lower half."""
+    mlperf = published.table("mlperf_rcp_epochs_vs_batch").rename(columns={"mean_epochs_or_samples": "epochs"})
+    pollux = published.table("pollux_stat_eff_cifar10").rename(
+        columns={"batch": "global_batch", "examples_to_end": "epochs"}
+    )
+    for title, table in {"ResNet-50 (MLPerf)": mlperf, "ResNet-18 (Pollux)": pollux}.items():
+        sizes = table["global_batch"].drop_duplicates().sort_values()
+        low = table["global_batch"] <= sizes.iloc[len(sizes) // 2 - 1]
+        known, scored = table[low], table[~low]
+        predicted = EpochsToTarget.fit(known).predict(scored)
+        frozen = known.loc[known["global_batch"].idxmax(), "epochs"]
+        error, naive = (_percent(_errors(each, scored["epochs"])) for each in (predicted["epochs"], frozen))
+        inside = f"{_inside(predicted, scored, 'epochs'):.0f} % inside their 80 % interval"
+        name = f"epochs of {title} at larger batches than fitted"
+        yield figure(
+            name, "%", [error], at_most=ERROR_OF_EPOCHS, note=f"as with the largest known {naive:.1f} %; {inside}"
+        )
+
+
 def _speed() -> Row:
     random = np.random.default_rng(0)
     nodes = random.integers(1, 512, CONFIGURATIONS)
@@ -171,7 +196,7 @@ def _step_by_batch(known: pd.DataFrame, gpus: float) -> pd.Series[float]:
     return known[known["gpus"] == gpus].groupby("local_batch")["step_time_s"].mean()
 
 
-def _errors(predicted: pd.Series[float], measured: pd.Series[float]) -> pd.Series[float]:
+def _errors(predicted: pd.Series[float] | float, measured: pd.Series[float]) -> pd.Series[float]:
     return (predicted / measured - 1).abs().dropna()
 
 
