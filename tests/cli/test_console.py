@@ -37,6 +37,7 @@ def steps(first: int, last: int) -> list[dict[str, Any]]:
 
 
 RUN_ROW = {"world_size": 1, "model": "mlp", "global_batch_size": 64, "lr": 0.1, "peak_lr": 0.1, "lr_rule": "none"}
+RUN_ROW |= {"hardware": None}
 RUN_ROW |= {"val_accuracy": 0.5, "epochs": 1, "images_per_sec": 1.0, "timing": "", "seconds": 1.0, "speed_caveats": ""}
 EPOCH = {"kind": "epoch", "rank": 0, "epoch": 1, "train_loss": 0.6, "val_accuracy": 0.875, "images_per_sec": 9999.6}
 
@@ -77,7 +78,14 @@ def test_a_sweep_shows_the_run_and_the_time_left():
 
 RUN = {
     **{"status": "finished", "scaling": "weak", "world_size": 2, "batch_size": 128, "lr": 0.05, "peak_lr": 0.1},
-    **{"run": "a", "timing": MEASURED_ON_GPUS, "speed_caveats": "", "error": None, "val_accuracy": 0.5},
+    **{
+        "run": "a",
+        "timing": MEASURED_ON_GPUS,
+        "speed_caveats": "",
+        "hardware": None,
+        "error": None,
+        "val_accuracy": 0.5,
+    },
     **{"efficiency": 0.9, "speedup": 1.9, "speedup_low": 1.8, "speedup_high": 2.1, "timed_steps": 15},
 }
 RUNS = [{**RUN, "images_per_sec": rate} for rate in (123456.0, 234567.0, 345678.0)]

@@ -9,7 +9,7 @@ import pytest
 from commands import QUICK
 from processes import eventually
 
-from course_lib.config import MEASURED_ON_CPU_RANKS
+from course_lib.config import MEASURED_ON_CPU_RANKS, SIMULATED
 from course_lib.runs import store
 from course_lib.runs.folder import RunFolder
 from course_lib.signals import signals_wait
@@ -44,6 +44,20 @@ def test_people_get_a_summary(cli):
     assert MEASURED_ON_CPU_RANKS in ended.out
     assert "Not a speed measurement" in ended.out
     assert "2 nodes are played on one machine" in ended.out
+
+
+def test_simulated_ranks_are_told_as_such(cli):
+    ended = cli("train", *QUICK, "--num-gpus", 64, "--batch-size", 4, "--device", "simulated", "--hardware", "h100")
+    assert ended.code == 0
+    row = store.frame("runs").iloc[0]
+    assert (row.world_size, row.hardware, row.timing) == (64, "h100", SIMULATED)
+    assert f"{row.images_per_sec:,.0f} images/s, simulated" in ended.out
+    assert "h100, simulated" in ended.out
+    assert "images/s simulated" in ended.err
+    assert "Not a speed measurement" not in ended.out
+    ended = cli("train", *QUICK, "--device", "simulated", "--hardware", "abacus")
+    assert ended.code == 2
+    assert "profile 'abacus'" in ended.paragraph()
 
 
 def test_one_rank_trains_without_ddp(cli):
