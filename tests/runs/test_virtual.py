@@ -145,7 +145,10 @@ def test_batch_norm_has_the_statistics_of_each_rank(monkeypatch):
 
 @pytest.mark.slow
 def test_a_wide_residual_network_equals_gloo_ranks(monkeypatch):
-    """Rounding grows from step to step where BatchNorm has so few images, so the steps are small."""
+    """Both train, and the gloo ranks, whose statistics differ, stay in sync.
+
+    Rounding errors grow from step to step where BatchNorm has so few images, so the steps are small.
+    """
     monkeypatch.setattr(data, "load", score_few(data.load))
     config = STEPS.with_(model="wrn-16-4", num_gpus=2, batch_size=2, train_samples=79, epochs=1, lr=1e-4)
     assert_like_gloo(config, train_and_score_few)
