@@ -22,7 +22,7 @@ from course_lib.training import data, models
 from course_lib.training.checkpoint import capture, restore
 from course_lib.training.checks import check_finite, fingerprint_text
 from course_lib.training.evaluate import evaluate
-from course_lib.training.gradient_norms import gradient_norm
+from course_lib.training.gradient_norms import gradient_norm, unscaled
 from course_lib.training.optimization import autocast, make_optimizer, make_scaler, make_schedule
 from course_lib.training.timing import Stopwatch
 from course_lib.training.virtual_layers import VirtualRanks
@@ -95,8 +95,7 @@ def train(config: RunConfig, worker: Worker) -> dict[str, Any]:
                     scaler.scale(loss).backward()
                 if ranks.start == 0:  # rank 0 comes first, and alone: so far all is its own
                     own_loss = step_loss * (step.samples / step.share)
-                    own_norm = gradient_norm(network)
-                    own_norm = own_norm / scaler.scale(torch.full_like(own_norm, step.share / step.samples))
+                    own_norm = unscaled(gradient_norm(network), step.share / step.samples, scaler)
                     own_samples = step.share
 
             step_count += 1

@@ -15,6 +15,18 @@ def gradient_norm(network: nn.Module) -> Tensor:
     return get_total_norm(parameter.grad for parameter in network.parameters() if parameter.grad is not None)
 
 
+def unscaled(norm: Tensor, loss_factor: float, scaler: torch.amp.GradScaler) -> Tensor:
+    """The norm as it is without what the loss was multiplied by before the backward pass; NaN for a factor of 0.
+
+    Args:
+        norm: of gradients that were not unscaled yet, a scalar tensor.
+        loss_factor: what the mean loss was multiplied by, the scaler's part aside.
+        scaler: what scaled it further; it was not updated since.
+    """
+    # The scaler tells its factor as a number only by waiting for the GPU; what it makes of a tensor is one.
+    return norm / scaler.scale(torch.full_like(norm, loss_factor))
+
+
 class LocalGradientNorm:
     """Watches the gradients that a DDP model is about to average.
 
@@ -38,15 +50,14 @@ class LocalGradientNorm:
 
         Args:
             loss_factor: what the rank's mean loss was multiplied by before the backward pass, the scaler's part aside.
-            scaler: what scaled the loss.
+            scaler: what scaled it further.
 
         Returns:
             The norm of the gradient of the mean loss, a scalar tensor; NaN if the factor is 0.
         """
         norm = torch.linalg.vector_norm(torch.stack(self._bucket_norms))
         self._bucket_norms.clear()
-        # The scaler tells its factor as a number only by waiting for the GPU; what it makes of a tensor is one.
-        return norm / scaler.scale(torch.full_like(norm, loss_factor))
+        return unscaled(norm, loss_factor, scaler)
 
     def _note_and_average(
         self,
