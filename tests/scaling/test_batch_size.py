@@ -139,7 +139,7 @@ def test_a_known_curve_is_extrapolated(smallest, critical_ratio, minimum):
 positive = st.floats(1, 1e6)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=10)
 @given(st.lists(st.tuples(positive, positive), min_size=1, max_size=8), st.lists(positive, min_size=2, max_size=9))
 def test_laws_of_epochs(points, batches):
     frame = pd.DataFrame(points, columns=["global_batch", "epochs"])
