@@ -40,7 +40,7 @@ from course_lib.options import (
 )
 from course_lib.runs.plan import Sweep
 from course_lib.scaling_commands import calibrate, predict
-from course_lib.signals import exit_code, signals_wait, sigterm_interrupts
+from course_lib.signals import exit_code, load_torch, sigterm_interrupts
 
 DEFAULTS = RunConfig()
 ADAMW_LR = f"With adamw {SUITABLE_LR['adamw']:g} by default."
@@ -70,7 +70,7 @@ def doctor(
     with screen.err.status("Looking at this machine…"):
         warm_up()
         with suppress(ImportError, OSError):  # it is what the doctor looks at first, and tells
-            _load_torch()
+            load_torch()
         findings = list(examine(out))
     able = can_run(findings)
     verdict = "The course can run here." if able else "The course cannot run here until the problems are solved."
@@ -251,12 +251,6 @@ def _run_command(arguments: list[str], screen: Screen) -> int:
         return error.exit_code
 
 
-def _load_torch() -> None:
-    """Import torch, and let signals wait until it is there: an exception inside its C++ would abort the program."""
-    with signals_wait():
-        import torch  # noqa: F401
-
-
 def _started_by_torchrun() -> bool:
     if "RANK" not in os.environ:
         return False
@@ -293,7 +287,7 @@ def _trainer(config: RunConfig) -> Callable[..., Any]:
 
     if not _started_by_torchrun():
         warm_up()
-    _load_torch()
+    load_torch()
     from course_lib.training import ddp, single
 
     return ddp.train if config.world_size > 1 or config.simulated else single.train

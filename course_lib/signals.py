@@ -42,6 +42,12 @@ def signals_wait() -> Iterator[None]:
             signal.raise_signal(came[0])
 
 
+def load_torch() -> None:
+    """Import torch, and let signals wait until it is there: an exception inside its C++ would abort the program."""
+    with signals_wait():
+        import torch  # noqa: F401
+
+
 def exit_code(interrupt: BaseException | None) -> int:
     """What a command ends with that was interrupted so."""
     return EXIT_TERMINATED if isinstance(interrupt, Terminated) else EXIT_INTERRUPTED
