@@ -14,6 +14,7 @@ from course_lib.console import Screen
 from course_lib.errors import ConfigError
 from course_lib.options import PROFILE, Json, Model, Scaling, choice, one, path, several
 from course_lib.runs.plan import SCALINGS
+from course_lib.signals import load_torch
 
 if TYPE_CHECKING:
     from course_lib.runs.profiles import Profile
@@ -38,10 +39,11 @@ def calibrate(
         from course_lib.runs.launch import warm_up
 
         warm_up()
+        load_torch()
         from course_lib.runs.calibrate import calibrate as measure
-        from course_lib.runs.profiles import check_name
+        from course_lib.runs.profiles import check_writable
 
-        check_name(out)
+        check_writable(out)  # sooner than after 20 seconds
         profile = measure(model, device, lambda what: status.update(f"{what}…"))
     file = profile.save(out)
     found = {"hardware": profile.hardware.title, "flops_per_s": profile.hardware.flops_per_s}
@@ -71,7 +73,8 @@ def predict(
         DEFAULTS.with_(model=model, num_gpus=gpus, batch_size=batch_size, precision=precision, device=SIMULATED)
     if scaling not in SCALINGS:
         raise ConfigError(f"scaling must be one of {', '.join(SCALINGS)}, not {scaling!r}.")
-    with screen.err.status("Loading PyTorch…"):  # its counter of operations
+    with screen.err.status("Loading PyTorch…"):
+        load_torch()  # which counts a model's operations
         from course_lib.console import records
         from course_lib.scaling.predictions import predict_scaling
 
@@ -86,18 +89,17 @@ def predict(
 def _step_times(hardware: str | None, runs: Path | None, model: str, precision: str) -> tuple[str, StepTimeModel, int]:
     """What the prediction goes by: in words, the model of its steps, and how many GPUs a node has."""
     from course_lib.runs import profiles, store
-    from course_lib.scaling.hardware import DEFAULT
+    from course_lib.scaling.step_time import StepTimeModel
 
     if runs is None:
-        profile = profiles.find(hardware or DEFAULT)
+        profile = profiles.find(hardware)
         node = profile.hardware
         return node.title, profile.step_time_model(model, precision), node.cluster.gpus_per_node
     if hardware is not None:
         raise ConfigError("--hardware and --runs both say what to predict from. Give one of them.")
     frame = store.frame(runs)
-    frame = frame[(frame["model"] == model) & (frame["precision"] == precision)]
-    fitted = profiles.fit_runs(frame)
-    return f"the machine of {runs}", fitted, int(frame["num_gpus"].max())
+    used = profiles.comparable(frame[(frame["model"] == model) & (frame["precision"] == precision)])
+    return f"the machine of {runs}", StepTimeModel.fit(profiles.steps_of(used)), int(used["num_gpus"].max())
 
 
 def _profile_summary(profile: Profile, file: Path) -> Table:

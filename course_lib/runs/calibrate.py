@@ -21,6 +21,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from course_lib.config import RunConfig
+from course_lib.errors import ConfigError
 from course_lib.runs.devices import core_count, cpu_name, gpu_count
 from course_lib.runs.launch import launch
 from course_lib.runs.profiles import Profile
@@ -56,10 +57,12 @@ def calibrate(model: str = "small_cnn", device: str = "auto", on_progress: OnPro
         The profile of this machine. Links between several nodes like it are those of an assumed network.
 
     Raises:
-        UsageError: the device is not there.
+        UsageError: the device is not there, or none that can be measured.
         RunError: a rank failed.
     """
     config = RunConfig(model=model, device=device, batch_size=max(BATCH_SIZES), checkpoint=False)
+    if config.simulated:
+        raise ConfigError("Simulated GPUs cannot be measured. Calibrate device 'auto', 'cuda' or 'cpu'.")
     on_gpus = device != "cpu" and gpu_count() > 0
     devices = gpu_count() if on_gpus else core_count()
     world_sizes = sorted({1, min(2, devices), devices})

@@ -142,9 +142,8 @@ def with_hardware(config: RunConfig) -> RunConfig:
     from course_lib.runs import profiles
     from course_lib.scaling.hardware import DEFAULT
 
-    name = config.hardware or DEFAULT
-    profiles.find(name)
-    return config.with_(hardware=name)
+    profiles.find(config.hardware)
+    return config if config.hardware is not None else config.with_(hardware=DEFAULT)
 
 
 def trainer_of(train: TrainFunction, config: RunConfig) -> TrainFunction:

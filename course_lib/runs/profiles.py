@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import numpy as np
 import pandas as pd
 
+from course_lib.config import SIMULATED
 from course_lib.errors import ConfigError, FitError, FolderError
-from course_lib.runs.folder import FINISHED, FORMAT, read_json, write_json
+from course_lib.runs.folder import FINISHED, FORMAT, check_name, read_json, write_json
 from course_lib.scaling import hardware
 from course_lib.scaling.hardware import Hardware
 from course_lib.scaling.speedup import SAME_FOR_SPEED
@@ -48,39 +52,56 @@ class Profile:
         Raises:
             FolderError: it cannot be written, or its name does not end in .json.
         """
-        file = check_name(path)
+        file = check_writable(path)
         content = {
             "format": FORMAT,
             "hardware": hardware.to_dict(self.hardware),
             "fitted": {model: fitted.to_dict() for model, fitted in self.fitted.items()},
             "measured": self.measured.to_dict("records"),
         }
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
+        with _told_as_folder_error(file):
             write_json(file, content)
-        except OSError as error:
-            raise FolderError(f"Cannot write to {file}: {error.strerror}. Choose another file (--out).") from error
         return file
 
 
-def check_name(path: str | os.PathLike[str]) -> Path:
-    """The path of a profile that is to be written.
+def check_writable(path: str | os.PathLike[str]) -> Path:
+    """The path of a profile that is to be written; its folder is made.
 
     Raises:
-        FolderError: its name does not end in .json.
+        FolderError: its name does not end in .json, or it cannot be written there.
     """
-    if Path(path).suffix != SUFFIX:
+    file = Path(path)
+    check_name(file)
+    if file.suffix != SUFFIX:
         raise FolderError(f"A profile is a {SUFFIX} file, not {path}. Choose another name (--out).")
-    return Path(path)
+    with _told_as_folder_error(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if file.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        with TemporaryFile(dir=file.parent):
+            return file
 
 
-def find(name: str) -> Profile:
+@contextmanager
+def _told_as_folder_error(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise FolderError(f"Cannot write to {file}: {error.strerror}. Choose another file (--out).") from error
+
+
+def find(name: str | None) -> Profile:
     """The shipped profile of this name (see scaling/hardware.py), or the one in this file of `calibrate`.
+
+    Args:
+        name: None for the usual one.
 
     Raises:
         ConfigError: there is none.
         FolderError: the file is damaged.
     """
+    if name is None:
+        name = hardware.DEFAULT
     if not name.endswith(SUFFIX):
         return Profile(hardware.find(name), {}, pd.DataFrame())
     file = Path(name)
@@ -88,22 +109,35 @@ def find(name: str) -> Profile:
         raise ConfigError(
             f"There is no file {file}. `ddp-course calibrate --out {file}` measures this machine into it."
         )
-    content = read_json(file)
     try:
+        content = read_json(file)
+    except FolderError as error:
+        raise FolderError(f"{file} is damaged, or no profile. Calibrate anew, or restore the file.") from error
+    try:
+        if content["format"] != FORMAT:
+            raise ValueError(f"its format is {content['format']!r}, and {FORMAT} is needed")
         fitted = {model: StepTimeModel.from_dict(each) for model, each in content["fitted"].items()}
         return Profile(hardware.from_dict(content["hardware"]), fitted, pd.DataFrame(content["measured"]))
     except (ConfigError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FolderError(f"{file} is no profile of this version ({error!r}). Calibrate anew.") from error
+        why = f"it has no {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
+        raise FolderError(f"{file} is no profile of this version: {why}. Calibrate anew.") from error
 
 
 def fit_runs(frame: pd.DataFrame) -> StepTimeModel:
-    """What a step takes on the machine of these runs: the finished ones of a frame (see store.py) that measured speed.
+    """What a step takes on the machine of the `comparable` runs of a frame (see store.py); raises what that does."""
+    return StepTimeModel.fit(steps_of(comparable(frame)))
+
+
+def comparable(frame: pd.DataFrame) -> pd.DataFrame:
+    """The runs of a frame (see store.py) that tell of one machine: the finished ones that measured speed.
+
+    Simulated runs are left out: they tell what a model says.
 
     Raises:
         FitError: there are none, or they differ in more than ranks and batch.
     """
-    usable = (frame["status"] == FINISHED) & (frame["speed_caveats"] == "") & (frame["step_seconds"] > 0)
-    runs = frame[usable]
+    measured = (frame["timing"] != SIMULATED) & (frame["speed_caveats"] == "")
+    runs = frame[(frame["status"] == FINISHED) & measured & (frame["step_seconds"] > 0)]
     if runs.empty:
         raise FitError("None of these runs has finished and measured speed, so there is nothing to predict from.")
     different = [name for name in SAME_FOR_SPEED if name in runs and runs[name].nunique(dropna=False) > 1]
@@ -111,7 +145,7 @@ def fit_runs(frame: pd.DataFrame) -> StepTimeModel:
         raise FitError(
             f"These runs differ in {', '.join(different)}. Predict from runs that are alike but for ranks and batch."
         )
-    return StepTimeModel.fit(steps_of(runs))
+    return runs
 
 
 def steps_of(runs: pd.DataFrame) -> pd.DataFrame:

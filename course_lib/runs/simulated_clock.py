@@ -9,7 +9,6 @@ import pandas as pd
 
 from course_lib.config import RunConfig
 from course_lib.runs import profiles
-from course_lib.scaling.hardware import DEFAULT
 from course_lib.scaling.step_time import BACKWARD_SHARE
 from course_lib.training.data import passes
 
@@ -28,7 +27,7 @@ class SimulatedClock:
     """
 
     def __init__(self, config: RunConfig) -> None:
-        profile = profiles.find(config.hardware or DEFAULT)
+        profile = profiles.find(config.hardware)
         self.hardware = profile.hardware
         self._config = config
         self._model = profile.step_time_model(config.model, config.precision)

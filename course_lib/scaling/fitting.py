@@ -54,8 +54,16 @@ class Fit:
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Fit:
-        """The fit that `to_dict` wrote."""
-        return cls(np.array(content["values"]), np.array(content["covariance"]), float(content["noise"]))
+        """The fit that `to_dict` wrote.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is damaged.
+        """
+        values, covariance = (np.array(content[name], dtype=float) for name in ("values", "covariance"))
+        noise = float(content["noise"])
+        if not ((values > 0) & (values < np.inf)).all() or not np.isfinite(covariance).all() or not 0 <= noise < np.inf:
+            raise ValueError("A fit holds a figure that cannot be.")
+        return cls(values, covariance, noise)
 
 
 def known(priors: Priors, noise: float) -> Fit:

@@ -10,6 +10,8 @@ import pandas as pd
 from course_lib.errors import FitError
 from course_lib.scaling.step_time import StepTimeModel
 
+MOST_IMAGES = 2**53  # of a batch; a float counts no further
+
 
 def predict_scaling(
     model: StepTimeModel, gpus: Sequence[int], gpus_per_node: int, batch_size: int, scaling: str = "weak"
@@ -28,13 +30,16 @@ def predict_scaling(
         against one GPU with the same batch per GPU, or in strong scaling with the same global batch.
 
     Raises:
-        FitError: a strong scaling's batch is too small for so many GPUs.
+        FitError: a strong scaling's batch is too small for so many GPUs, or a batch is too large to be counted.
     """
+    if batch_size * (1 if scaling == "strong" else max(gpus)) > MOST_IMAGES:
+        raise FitError(
+            f"A batch of so many images is too large to predict for: at most {MOST_IMAGES:.0e} can be counted."
+        )
     count = np.asarray(gpus, dtype=float)
     share = batch_size / count if scaling == "strong" else np.full(len(count), float(batch_size))
     if (share < 1).any():
-        most = int(count[share >= 1].max()) if (share >= 1).any() else 0
-        raise FitError(f"A global batch of {batch_size} is too small for more than {max(most, batch_size)} GPUs.")
+        raise FitError(f"A global batch of {batch_size} is too small for more than {batch_size} GPUs.")
     frame = pd.DataFrame({"nodes": np.ceil(count / gpus_per_node), "gpus": count, "local_batch": share})
     one = pd.DataFrame({"nodes": [1.0], "gpus": 1.0, "local_batch": float(batch_size)})
     alone = float(model.predict(one)["throughput"].iloc[0])

@@ -122,7 +122,10 @@ class StepTimeModel:
         fitted = Fit.from_dict(content["fitted"])
         if fitted.values.shape != (len(USUAL),) or fitted.covariance.shape != (len(USUAL), len(USUAL)):
             raise ValueError(f"It has {fitted.values.size} parameters, and {len(USUAL)} are needed.")
-        return cls(fitted, float(content["tail"]), float(content["largest"]))
+        tail, largest = float(content["tail"]), float(content["largest"])
+        if not 0 <= tail <= 1 or not 1 <= largest < np.inf:
+            raise ValueError(f"Its tail is {tail:g} and its largest number of GPUs {largest:g}, which cannot be.")
+        return cls(fitted, tail, largest)
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON can hold them."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from commands import QUICK
 
@@ -38,6 +40,7 @@ def test_the_rows_of_a_prediction_add_up(cli, scaling) -> None:
     ("arguments", "message"),
     [
         (("--hardware", "abacus"), "no hardware profile 'abacus'"),
+        (("--hardware", ""), "no hardware profile ''"),
         (("--hardware", "none.json"), "ddp-course calibrate"),
         (("--hardware", "a100", "--runs", "."), "Give one of them"),
         (("--runs", "nowhere"), "no folder nowhere"),
@@ -46,6 +49,8 @@ def test_the_rows_of_a_prediction_add_up(cli, scaling) -> None:
         (("--num-gpus", "5000"), "4096"),
         (("--num-gpus", "1,two"), "'two' is not a whole number"),
         (("--batch-size", "4", "--num-gpus", "8", "--scaling", "strong"), "too small for more than 4 GPUs"),
+        (("--batch-size", "1" + 400 * "0"), "too large"),
+        (("--batch-size", str(2**50), "--num-gpus", "16"), "too large"),
         (("--scaling", "sideways"), "weak, strong"),
         (("--model", "transformer"), "model must be one of"),
     ],
@@ -81,7 +86,19 @@ def test_runs_can_be_predicted_from(cli, no_process_left) -> None:
         assert content.json()["source"] == "the machine of s"
 
 
-def test_a_profile_that_cannot_be_written_is_told_before_anything_is_measured(cli) -> None:
-    ended = cli("calibrate", "--out", "profile.txt")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--out", "profile.txt"), ".json"),
+        (("--out", "folder.json"), "Is a directory"),
+        (("--out", "file/profile.json"), "Cannot write to file/profile.json"),
+        (("--device", "simulated"), "cannot be measured"),
+    ],
+)
+def test_what_cannot_be_calibrated_is_told_before_anything_is_measured(cli, monkeypatch, arguments, message) -> None:
+    monkeypatch.setattr(calibrate, "launch", None)
+    Path("folder.json").mkdir()
+    Path("file").touch()
+    ended = cli("calibrate", *arguments)
     assert ended.code == 2
-    assert ".json" in ended.paragraph()
+    assert message in ended.paragraph()

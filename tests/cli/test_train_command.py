@@ -105,12 +105,12 @@ def test_sigterm_stops_the_run_and_keeps_what_was_recorded(cli, program):
     assert "epochs (500 then, 501 now)" in ended.paragraph()
 
 
-@pytest.mark.parametrize("command", ["train", "report", "doctor"])
+@pytest.mark.parametrize("command", ["train", "report", "doctor", "calibrate", "predict"])
 @pytest.mark.slow
 def test_sigterm_at_any_moment_is_told_in_a_word(cli, program, command):
     """While Python starts, while torch is loaded, during the run, at exit."""
     cli("train", *QUICK, "--device", "cpu", "--out", "run")
-    arguments = {"train": QUICK, "report": ("run",), "doctor": ()}[command]
+    arguments = {"train": QUICK, "report": ("run",)}.get(command, ())
     whole = program(command, *arguments)
     began = time.monotonic()
     whole.end()

@@ -80,8 +80,9 @@ def test_runs_tell_how_larger_ones_would_do(tmp_path, no_process_left) -> None:
     assert (predicted["throughput"] > 0).all()
     with pytest.raises(FitError, match="differ in precision"):
         profiles.fit_runs(clean.assign(precision=["fp32", "bf16", "fp32", "fp32"]))
-    with pytest.raises(FitError, match="None of these runs"):
-        profiles.fit_runs(clean.assign(status="failed"))
+    for told in ({"status": "failed"}, {"timing": "simulated"}):
+        with pytest.raises(FitError, match="None of these runs"):
+            profiles.fit_runs(clean.assign(**told))
 
 
 @pytest.mark.parametrize(
@@ -90,8 +91,13 @@ def test_runs_tell_how_larger_ones_would_do(tmp_path, no_process_left) -> None:
         lambda content: content.pop("hardware"),
         lambda content: content["hardware"].update(flops_per_s="fast"),
         lambda content: content["fitted"]["mlp"].pop("tail"),
+        lambda content: content["fitted"]["mlp"].update(tail=-1),
+        lambda content: content["fitted"]["mlp"].update(largest=float("nan")),
         lambda content: content.update(fitted=[1]),
+        lambda content: content.update(format=2),
         lambda content: content["fitted"]["mlp"]["fitted"].update(values=None),
+        lambda content: content["fitted"]["mlp"]["fitted"]["values"].__setitem__(0, -1.0),
+        lambda content: content["fitted"]["mlp"]["fitted"].update(noise=float("inf")),
     ],
 )
 def test_a_damaged_profile_is_refused_by_name(measured, tmp_path, damage) -> None:
@@ -99,7 +105,10 @@ def test_a_damaged_profile_is_refused_by_name(measured, tmp_path, damage) -> Non
     content = json.loads(file.read_text())
     damage(content)
     file.write_text(json.dumps(content))
-    with pytest.raises(FolderError, match=r"machine\.json"):
+    with pytest.raises(FolderError, match=r"machine\.json is no profile of this version"):
+        profiles.find(str(file))
+    file.write_text(json.dumps(content)[:-1])
+    with pytest.raises(FolderError, match=r"machine\.json is damaged, or no profile"):
         profiles.find(str(file))
 
 
