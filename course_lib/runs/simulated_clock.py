@@ -58,5 +58,7 @@ class SimulatedClock:
             "accumulation": accumulation,
         }
         predicted = self._model.predict(pd.DataFrame([layout])).iloc[0]
-        forward = (1 - BACKWARD_SHARE) * predicted["compute_s"]
-        return {"data": 0.0, "forward": forward, "backward": predicted["step_time_s"] - forward, "optimizer": 0.0}
+        # Python's numbers: a checkpoint with one of numpy's cannot be read again.
+        step, compute = float(predicted["step_time_s"]), float(predicted["compute_s"])
+        forward = (1 - BACKWARD_SHARE) * compute
+        return {"data": 0.0, "forward": forward, "backward": step - forward, "optimizer": 0.0}
