@@ -15,6 +15,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from course_lib.config import SIMULATED
 from course_lib.errors import CourseError, HangError, RankError, RunStopped
 
 if TYPE_CHECKING:
@@ -157,14 +158,13 @@ def sweep_remarks(frame: pd.DataFrame) -> list[Text]:
 
     finished = _finished(frame)
     batch = "of all ranks" if _batch_column(frame) == "global_batch_size" else "per rank"
-    remarks = [
-        f"Medians over the runs, {timing}; batch {batch}." for timing in sorted(set(finished["timing"].dropna()))
-    ]
+    timings = finished["timing"].where(finished["hardware"].isna(), finished["timing"] + " on " + finished["hardware"])
+    remarks = [f"Medians over the runs, {timing}; batch {batch}." for timing in sorted(set(timings.dropna()))]
     if (finished["speedup_low"] < finished["speedup_high"]).any():
         remarks.append("In brackets: 90 % interval of the speedup.")
-    elif finished["speedup"].notna().any():
+    elif finished.loc[finished["timing"] != SIMULATED, "speedup"].notna().any():
         remarks.append("No interval of the speedup: that takes 3 undisturbed repeats or more.")
-    elif len(finished):
+    elif len(finished) and finished["speedup"].isna().all():
         remarks.append("No speedup: that takes runs on 1 rank to compare with.")
     if short := int(too_short(finished).sum()):
         remarks.append(f"{count(short, 'run')}: {TOO_SHORT}")

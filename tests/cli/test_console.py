@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from course_lib.config import MEASURED_ON_GPUS, RunConfig
+from course_lib.config import MEASURED_ON_GPUS, SIMULATED, RunConfig
 from course_lib.console import Screen, prepare_streams, run_summary, sweep_remarks, sweep_table
 from course_lib.errors import ConfigError, RankError
 from course_lib.progress import RunProgress, SweepBar
@@ -106,6 +106,14 @@ def test_a_disturbed_repeat_changes_no_figure_of_speed():
     assert "234,567" in row
     assert row[-1] == "5"
     assert told_of([disturbed]).splitlines()[1].split()[0] == "2*"
+
+
+def test_simulated_times_have_hardware_and_no_interval():
+    without = dict.fromkeys(("speedup_low", "speedup_high"), float("nan"))
+    simulated = {**RUNS[0], **without, "timing": SIMULATED, "hardware": "h100"}
+    assert "simulated on h100;" in told_of([simulated])
+    assert "No interval" not in told_of([simulated])
+    assert "No interval" in told_of([{**RUNS[0], **without}])
 
 
 def test_a_run_that_hardly_learned_is_pointed_at():
