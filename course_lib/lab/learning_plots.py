@@ -51,7 +51,10 @@ def accuracy_against_seconds(epochs: pd.DataFrame) -> Figure:
     title = f"Validation accuracy against training time{how_timed(rows)}"
     if rows.empty:
         return _nothing(figure, axes, title, "No epoch has ended yet. Launch a run, and draw this again.")
-    series, notes = split(rows, SETTINGS_OF_A_RUN, apart=[identity(rows)])
+    # The times of simulated runs are those of their hardware.
+    several = "hardware" in rows and rows["hardware"].nunique() > 1
+    names = (*SETTINGS_OF_A_RUN, "hardware") if several else SETTINGS_OF_A_RUN
+    series, notes = split(rows, names, apart=[identity(rows)])
     facts = _draw_accuracy(axes, series, "seconds")
     axes.set_xlim(left=0)
     legend_beside(axes, hollow_entry(rows))
@@ -132,7 +135,7 @@ def _draw_accuracy(axes: Axes, series: list[Series], x: str) -> list[str]:
             label=each.legend,
             gid=each.timing,
         )
-        at = f"epoch {number(points[x].iloc[-1])}" if x == "epoch" else f"{points[x].iloc[-1]:.1f} s"
+        at = f"epoch {number(points[x].iloc[-1])}" if x == "epoch" else f"{points[x].iloc[-1]:.3g} s"
         facts.setdefault(each.label, []).append(f"{percent[-1]:.1f} % at {at}")
     if x == "epoch" and facts:
         whole_numbers(axes)

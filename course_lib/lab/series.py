@@ -18,12 +18,13 @@ MAX_COLORS = len(PALETTE)
 MOST_CAVEATS = 3  # that stand under a figure
 # What makes a line of its own over the number of ranks; `batch` is made by `usable`. The first are named first.
 _FIRST = ("model", "batch", "num_nodes", "precision", "optimizer")
-SETTINGS = (*_FIRST, *(name for name in SAME_FOR_SPEED if name not in (*_FIRST, "timing")))
+# Simulated hardware is told by `devices`.
+SETTINGS = (*_FIRST, *(name for name in SAME_FOR_SPEED if name not in (*_FIRST, "timing", "hardware")))
 COUNTED = {"world_size": "rank", "num_nodes": "node", "cores": "core"}
 WORDS = {
     "global_batch_size": "global batch {}",
     "peak_lr": "learning rate {}",
-} | dict.fromkeys(("model", "batch", "precision", "optimizer", "cpu", "devices", "run"), "{}")
+} | dict.fromkeys(("model", "batch", "precision", "optimizer", "cpu", "devices", "hardware", "run"), "{}")
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,7 @@ def differing(frame: pd.DataFrame, names: Sequence[str]) -> list[str]:
 
 def in_short(row: pd.Series[Any], names: Sequence[str]) -> str:
     """These settings of a run: "2 ranks, global batch 128"."""
-    return ", ".join(_word(name, row[name]) for name in names)
+    return ", ".join(filter(None, (_word(name, row[name]) for name in names)))
 
 
 def in_words(name: str) -> str:
@@ -191,6 +192,8 @@ def _batch(frame: pd.DataFrame) -> pd.Series[Any]:
 
 
 def _word(name: str, value: Any) -> str:
+    if name == "hardware" and pd.isna(value):  # of a run that was measured
+        return ""
     text = number(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
     if name in COUNTED:
         return f"{text} {COUNTED[name]}{'s' * (text != '1')}"

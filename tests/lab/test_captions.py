@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from course_lib.config import RunConfig
+from course_lib.config import SIMULATED, RunConfig
 from course_lib.lab import plots
 from course_lib.lab.learning_plots import SETTINGS_OF_A_RUN
 from course_lib.lab.series import caveat_notes, in_short
@@ -48,6 +48,16 @@ def test_runs_of_one_setting_are_called_by_what_is_drawn_and_not_by_their_times(
     for figure in (plots.accuracy_against_epoch(epochs), plots.loss_against_step(alike)):
         assert "measured on" not in written(figure)
     assert "measured on CPU ranks" in written(plots.accuracy_against_seconds(epochs))
+
+
+def test_lines_over_simulated_seconds_are_told_apart_by_their_hardware(make_run, tmp_path):
+    for hardware in ("a100", "h100"):
+        make_run(hardware, RunConfig(device=SIMULATED, hardware=hardware), timing=SIMULATED)
+    epochs = store.epochs(tmp_path / "runs")
+    assert "validation accuracy (2 runs)" in written(plots.accuracy_against_epoch(epochs))
+    assert {"a100", "h100"} <= set(written(plots.accuracy_against_seconds(epochs)).split())
+    make_run("measured")
+    assert "–" not in written(plots.accuracy_against_seconds(store.epochs(tmp_path / "runs")))
 
 
 def test_bars_of_medians_say_that_a_speedup_is_one_of_means(make_run, tmp_path):
