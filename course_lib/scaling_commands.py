@@ -48,7 +48,8 @@ def calibrate(
     file = profile.save(out)
     found = {"hardware": profile.hardware.title, "flops_per_s": profile.hardware.flops_per_s}
     measured = profile.measured.to_dict("records")
-    screen.result({"profile": str(file), **found, "measured": measured}, _profile_summary(profile, file))
+    content = {"profile": str(file), **found, "sources": profile.hardware.sources, "measured": measured}
+    screen.result(content, _profile_summary(profile, file))
     return 0
 
 
@@ -113,6 +114,8 @@ def _profile_summary(profile: Profile, file: Path) -> Table:
     table.add_row("Links", f"{intra.bandwidth_bytes_per_s / 1e9:.2f} GB/s, {intra.latency_s * 1e6:,.0f} µs a hop")
     for name, fitted in profile.fitted.items():
         table.add_row("Steps", f"{name}: measured within {fitted.fitted.noise:.0%} of what the model says")
+    for source in profile.hardware.sources:
+        table.add_row("", Text(source, "dim"))
     return table
 
 

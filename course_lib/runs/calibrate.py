@@ -7,7 +7,7 @@ import platform
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -23,6 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 from course_lib.config import RunConfig
 from course_lib.errors import ConfigError
 from course_lib.runs.devices import core_count, cpu_name, gpu_count
+from course_lib.runs.folder import read_json
 from course_lib.runs.launch import launch
 from course_lib.runs.profiles import Profile
 from course_lib.scaling.collectives import Cluster, fit_link
@@ -38,6 +39,7 @@ REDUCED_BYTES = tuple(4**power for power in range(5, 14))  # 1 KiB to 64 MiB
 MEASURING_SECONDS = 9.0  # altogether; starting processes comes on top
 REPEATS = 3  # at least, unless a single one takes longer than its share of the time
 LONGEST_STEP = 0.25  # seconds; after such a step no larger batch is tried
+DOUBTED = "Not a speed measurement: "  # how a source begins that says why
 NETWORK = "10gbe"  # between nodes like this one, which cannot be measured on one machine
 
 OnProgress = Callable[[str], object]
@@ -46,7 +48,7 @@ OnProgress = Callable[[str], object]
 def calibrate(model: str = "small_cnn", device: str = "auto", on_progress: OnProgress | None = None) -> Profile:
     """Measure the steps of a model on one and on all devices of this machine, and all-reduces between them.
 
-    Takes less than 20 seconds. Run it while nothing else does.
+    Takes less than 20 seconds. Run it while nothing else does; runs of the course that went on are told in the sources.
 
     Args:
         model: of `config.MODELS`; predictions for it are the best, those for others follow from their operations.
@@ -66,7 +68,7 @@ def calibrate(model: str = "small_cnn", device: str = "auto", on_progress: OnPro
     on_gpus = device != "cpu" and gpu_count() > 0
     devices = gpu_count() if on_gpus else core_count()
     world_sizes = sorted({1, min(2, devices), devices})
-    steps, all_reduces = [], []
+    steps, all_reduces, caveats = [], [], set[str]()
     with tempfile.TemporaryDirectory() as scratch:
         for world_size in world_sizes:
             if on_progress is not None:
@@ -76,10 +78,14 @@ def calibrate(model: str = "small_cnn", device: str = "auto", on_progress: OnPro
             found = run.wait()
             steps += found["steps"]
             all_reduces += found["all_reduces"]
+            if run.folder.caveats.exists():
+                caveats.update(read_json(run.folder.caveats)["speed_caveats"])
     frame = pd.DataFrame(steps).assign(nodes=1, gradient_bytes=gradient_bytes(model))
     cluster = _cluster(devices, pd.DataFrame(all_reduces))
     fitted = StepTimeModel.fit(frame, cluster)
-    return Profile(_hardware(on_gpus, cluster, fitted, model), {model: fitted}, frame)
+    hardware = _hardware(on_gpus, cluster, fitted, model)
+    doubts = tuple(f"{DOUBTED}{caveat}." for caveat in sorted(caveats))
+    return Profile(replace(hardware, sources=hardware.sources + doubts), {model: fitted}, frame)
 
 
 @dataclass(frozen=True)

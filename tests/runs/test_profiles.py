@@ -12,7 +12,9 @@ import pytest
 from course_lib.config import RunConfig
 from course_lib.errors import ConfigError, FitError, FolderError
 from course_lib.runs import calibrate, profiles, store
+from course_lib.runs.folder import RunFolder
 from course_lib.runs.launch import launch
+from course_lib.runs.machine import NOT_ALONE, Measuring
 from course_lib.runs.profiles import Profile
 from course_lib.scaling.predictions import predict_scaling
 from course_lib.training import ddp
@@ -36,6 +38,18 @@ def test_each_number_of_devices_was_measured_with_each_batch(measured, no_proces
     }
     assert (measured.measured["step_time_s"] > 0).all()
     assert measured.measured["sync_time_s"].between(0, measured.measured["step_time_s"]).all()
+
+
+def test_a_measurement_that_another_run_disturbed_says_so(monkeypatch, tmp_path, no_process_left) -> None:
+    monkeypatch.setattr(calibrate, "MEASURING_SECONDS", 0.1)
+    monkeypatch.setattr(calibrate, "BATCH_SIZES", (8,))
+    monkeypatch.setattr(calibrate, "REDUCED_BYTES", (1024, 4194304))
+    other = Measuring(RunFolder(tmp_path), [])
+    try:
+        sources = calibrate.calibrate("mlp", "cpu").hardware.sources
+    finally:
+        other.end()
+    assert sources[-1] == f"{calibrate.DOUBTED}{NOT_ALONE}."
 
 
 def test_what_was_measured_is_saved_and_found_again(measured, tmp_path) -> None:
