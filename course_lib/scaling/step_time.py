@@ -21,9 +21,8 @@ BACKWARD_SHARE = 2 / 3
 # DDP sends a first bucket of 1 MiB, then buckets of 25 MiB (Li et al. 2020, arXiv 2006.15704, section 4.2).
 FIRST_BUCKET_BYTES, BUCKET_BYTES = 2**20, 25 * 2**20
 EXPECTED_NOISE = 0.02  # relative, of a measured step on a quiet machine; what a table has more, it shows
-DRIFT_PER_DOUBLING = (
-    0.04  # of the GPUs; chosen on Pollux's traces for intervals that cover, see benchmarks/scaling_accuracy.py
-)
+# Of the GPUs; chosen on Pollux's traces for intervals that cover, see benchmarks/scaling_accuracy.py.
+DRIFT_PER_DOUBLING = 0.04
 SHORTEST_S = 1e-6  # parameters are positive: what a profile calls nothing is this long
 
 # What is known of the parameters beforehand, in their order; the first three are set by the table at hand.
@@ -144,11 +143,14 @@ class StepTimeModel:
             all GPUs), and what the step consists of: `compute_s`, `straggler_s` and `communication_s` (not hidden).
 
         Raises:
-            FitError: a column is missing or holds something else.
+            FitError: a column is missing or holds something else, or a time is no finite number.
         """
         layout = _Layout.of(frame)
         drift = DRIFT_PER_DOUBLING * doublings(layout.gpus, self.largest)
-        step, low, high = interval(lambda values: _step(values, layout, self.tail), self.fitted, drift)
+        with np.errstate(over="ignore", invalid="ignore"):  # told below
+            step, low, high = interval(lambda values: _step(values, layout, self.tail), self.fitted, drift)
+        if not np.isfinite([step, low, high]).all():
+            raise FitError("A step would take no finite time, so figures of the hardware cannot be. Calibrate anew.")
         compute, waiting, exposed = _parts(self.fitted.values, layout, self.tail)
         samples = layout.gpus * layout.local_batch * layout.accumulation
         columns = {"step_time_s": step, "low": low, "high": high, "throughput": samples / step}

@@ -200,3 +200,11 @@ def test_a_faster_network_is_never_slower() -> None:
         for cluster in (own.cluster, slow)
     )
     assert (fast < slower).all()
+
+
+@pytest.mark.parametrize("damage", [{"values": np.full(9, 1e308)}, {"covariance": -np.ones((9, 9))}])
+def test_figures_that_cannot_be_are_told_and_not_predicted_from(damage) -> None:
+    model = StepTimeModel.of(find("a100"), 1e9, 1e6)
+    damaged = replace(model, fitted=replace(model.fitted, **damage))
+    with pytest.raises(FitError, match="no finite time"):
+        damaged.predict(pd.DataFrame({"nodes": [1], "gpus": [8], "local_batch": [64]}))
