@@ -148,6 +148,7 @@ def _rings(frame: pd.DataFrame) -> tuple[np.ndarray, ...]:
 
     On several nodes the link is the one between nodes: hops inside them are so much shorter that they are left out.
     """
+    frame = frame.reset_index(drop=True)  # tables put one below the other say each index twice
     table = measurements(frame, "bytes", "seconds", "ranks")
     table["nodes"] = numbers(frame, "nodes")["nodes"].reindex(table.index) if "nodes" in frame else np.nan
     table = table[table["ranks"] > 1]

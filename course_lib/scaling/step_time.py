@@ -78,6 +78,7 @@ class StepTimeModel:
         Raises:
             FitError: a column is missing or holds something else, or rows differ in `gradient_bytes`.
         """
+        frame = frame.reset_index(drop=True)  # tables put one below the other say each index twice
         table = frame.loc[measurements(frame, "nodes", "gpus", "local_batch", "step_time_s").index]
         layout, seconds = _Layout.of(table), table["step_time_s"].to_numpy(float)
         gradient_bytes = _gradient_bytes(table)

@@ -29,9 +29,10 @@ def positive(frame: pd.DataFrame, *names: str) -> pd.DataFrame:
     table = numbers(frame, *names).dropna()
     for name in names:
         values = table[name].to_numpy()
-        if not ((values > 0) & (values < np.inf)).all():
-            wrong = table.index[~((values > 0) & (values < np.inf))][0]
-            raise FitError(f"{name} must be a number above 0; in row {wrong!r} it is {table.loc[wrong, name]!r}.")
+        wrong = ~((values > 0) & (values < np.inf))
+        if wrong.any():
+            row, value = table.index[wrong][0], values[wrong][0]
+            raise FitError(f"{name} must be a number above 0; in row {row} it is {value:g}.")
     return table
 
 

@@ -224,6 +224,12 @@ def test_few_rows_fit_few_parameters() -> None:
     assert one.bandwidth_bytes_per_s == pytest.approx(1e7 / 0.0101)
 
 
+def test_an_index_that_says_a_row_twice_changes_nothing() -> None:
+    frame = pd.DataFrame({"bytes": [1e6, 1e7, 1e8], "seconds": [0.2, 1.1, 9.9], "ranks": 4, "nodes": [4, np.nan, 4]})
+    holes = pd.concat([frame, frame.assign(seconds=np.nan)])
+    assert fit_link(holes) == fit_link(frame)
+
+
 def test_on_several_nodes_only_hops_between_them_count() -> None:
     network = Link(1e-4, 1e9)
     cluster = Cluster(4, Link(0.0, 1e12), network)

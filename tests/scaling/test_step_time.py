@@ -156,6 +156,15 @@ def test_rows_keep_their_index_and_incomplete_measurements_are_left_out() -> Non
     assert list(StepTimeModel.fit(holes).predict(frame).index) == list(frame.index)
 
 
+def test_an_index_that_says_a_row_twice_changes_nothing() -> None:
+    frame = measured(table(), 0.05)
+    again = StepTimeModel.fit(frame.set_index(pd.Index([0] * len(frame))))
+    assert again.parameters == pytest.approx(StepTimeModel.fit(frame).parameters)
+    wrong = frame.assign(step_time_s=frame["step_time_s"].where(frame.index != 3, -1.0))
+    with pytest.raises(FitError, match=r"in row 3 it is -1\."):
+        StepTimeModel.fit(wrong)
+
+
 def test_no_row_gives_none() -> None:
     assert list(truth().predict(table([])).columns) == list(truth().predict(table()).columns)
     assert truth().predict(table([])).empty
