@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.stats import norm
 
 from course_lib.errors import FitError
 from course_lib.scaling.stragglers import expected_max
@@ -57,6 +59,13 @@ def test_the_expected_slowest_is_what_draws_give() -> None:
     draws = np.random.default_rng(0).standard_normal((20_000, 64))
     for count in (1, 2, 3, 8, 64):
         assert expected_max(np.array([count]))[0] == pytest.approx(draws[:, :count].max(axis=1).mean(), abs=0.02)
+
+
+@pytest.mark.parametrize("count", [1, 3, 64, 4_096, 1_000_000])
+def test_the_expected_slowest_is_its_integral(count: int) -> None:
+    """The mean of the largest: the integral of x N phi(x) Phi(x)^(N-1)."""
+    mean, _ = quad(lambda x: x * count * norm.pdf(x) * norm.cdf(x) ** (count - 1), -9, 9, epsabs=1e-9, limit=200)
+    assert expected_max(np.array([count]))[0] == pytest.approx(mean, abs=1e-6)
 
 
 def test_the_expected_slowest_of_known_counts() -> None:
