@@ -14,7 +14,7 @@ from course_lib.scaling.tables import measurements, positive
 EXPECTED_NOISE = 0.02  # relative, of a published throughput
 DRIFT_PER_DOUBLING = 0.08  # of the GPUs: more than that of step_time.py, since much less is known
 # Of one GPU's step time: sending the gradient once, the spread between GPUs, one message more.
-SHARES = {"transfer": Prior(0.018, 7.4), "straggling": Prior(0.05, 2.7), "message": Prior(0.004, 4)}
+SHARES = {"transfer": Prior(0.018, 7.4), "straggling": Prior(0.05, 4), "message": Prior(0.002, 4)}
 
 
 @dataclass(frozen=True)
