@@ -6,9 +6,14 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 from processes import eventually, ranks_left
 
 from course_lib.config import RunConfig
+
+# No test says how long something takes: machines are busy.
+settings.register_profile("course", deadline=None)
+settings.load_profile("course")
 
 
 def pytest_configure() -> None:

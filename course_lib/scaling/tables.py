@@ -40,8 +40,10 @@ def numbers(frame: pd.DataFrame, *names: str) -> pd.DataFrame:
     """These columns as floats, NaN where a value is missing; the index is kept.
 
     Raises:
-        FitError: a column is not there, or holds something that is no number.
+        FitError: it is no table, a column is not there, or holds something that is no number.
     """
+    if not isinstance(frame, pd.DataFrame):
+        raise FitError(f"A table (a pandas DataFrame) with {', '.join(names)} is needed, not {type(frame).__name__}.")
     missing = [name for name in names if name not in frame]
     if missing:
         have = ", ".join(map(str, frame.columns)) or "none"

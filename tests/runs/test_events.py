@@ -42,7 +42,7 @@ def write(folder: Path | str, events: list[dict], rank: int = 0) -> Path:
     return path
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(reports)
 def test_what_is_written_is_read_once(reported):
     events = numbered(reported)
@@ -54,7 +54,7 @@ def test_what_is_written_is_read_once(reported):
         assert reader.damaged == 0
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(reports, st.data())
 def test_reading_in_pieces_gives_what_reading_at_once_gives(reported, data):
     """However the bytes arrive, in the middle of a line or of a character."""
@@ -71,7 +71,7 @@ def test_reading_in_pieces_gives_what_reading_at_once_gives(reported, data):
         assert reader.damaged == 0
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(reports, st.lists(st.binary(min_size=1).map(lambda junk: junk.replace(b"\n", b"\xff")), min_size=1), st.data())
 def test_a_damaged_line_takes_no_other_with_it(reported, junk, data):
     events = numbered(reported)

@@ -192,7 +192,7 @@ def test_a_damaged_or_older_run_is_told_and_spoils_no_other(tmp_path, name, dama
     assert len(store.steps(tmp_path)) == len(store.epochs(tmp_path)) == 0
 
 
-@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 @given(damages(), st.sampled_from(["started", "finished"]))
 def test_whatever_stands_in_the_files_of_a_run_the_others_are_read(damage, ending):
     with TemporaryDirectory() as folder:

@@ -47,7 +47,7 @@ sweeps = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(sweeps)
 def test_the_plan_has_every_combination_once_in_each_repeat(sweep):
     plan = sweep.plan("evening")

@@ -40,7 +40,7 @@ def verdict_of(folder: RunFolder, rank: int, world_size: int) -> CourseError:
     return caught.value
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(endings, st.randoms(use_true_random=False))
 def test_the_first_that_failed_by_itself_is_the_culprit_and_nobody_else(ended, random):
     order = random.sample(range(len(ended)), len(ended))

@@ -176,7 +176,7 @@ def test_how_many_ranks_are_taken_together_changes_nothing(monkeypatch, model):
         assert_same(worker.saved[-1]["network"], whole.saved[-1]["network"], within=1e-6)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(1, 300), st.integers(1, 40), st.integers(1, 9), st.integers(1, 3))
 def test_groups_of_ranks_are_dealt_what_each_rank_is(n, world_size, batch_size, accumulation_steps):
     sampler = data.Sampler(n, seed=5)

@@ -122,7 +122,7 @@ def measured(epochs: dict[float, float]) -> pd.DataFrame:
     return pd.DataFrame({"global_batch": epochs.keys(), "epochs": epochs.values()})
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.floats(1, 1e4), st.floats(0.5, 100), st.floats(1e-3, 1e9))
 def test_a_known_curve_is_extrapolated(smallest, critical_ratio, minimum):
     """In any unit, up to 8 times the largest batch."""
@@ -139,7 +139,7 @@ def test_a_known_curve_is_extrapolated(smallest, critical_ratio, minimum):
 positive = st.floats(1, 1e6)
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(st.lists(st.tuples(positive, positive), min_size=1, max_size=8), st.lists(positive, min_size=2, max_size=9))
 def test_laws_of_epochs(points, batches):
     frame = pd.DataFrame(points, columns=["global_batch", "epochs"])

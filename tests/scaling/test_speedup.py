@@ -101,7 +101,7 @@ def test_speedup_is_the_ratio_of_medians_and_efficiency_its_share():
 rates = st.lists(st.floats(1, 1e6), min_size=1, max_size=12)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(rates, rates, st.floats(0.01, 100), st.randoms(use_true_random=False))
 def test_laws_of_speedup(single, several, factor, random):
     rows = [*runs(1, single), *runs(3, several)]

@@ -97,7 +97,7 @@ def test_measured_compute_tells_waiting_from_communication() -> None:
     accumulation=st.integers(1, 16),
     gradient_bytes=st.floats(1e3, 1e10),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_step_is_its_parts_and_never_faster_than_its_compute(
     name: str, nodes: int, per_node: int, local_batch: int, accumulation: int, gradient_bytes: float
 ) -> None:

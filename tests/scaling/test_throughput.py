@@ -33,7 +33,7 @@ def test_it_predicts_beyond_the_table(loss: float) -> None:
 
 
 @given(st.floats(0.001, 2), st.floats(1e-3, 1e9), st.sampled_from([[1], [1, 8], [2, 4], [1, 2, 4, 8, 16]]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_more_gpus_give_more_but_never_more_than_their_share(loss: float, rate: float, gpus: list[int]) -> None:
     predicted = ThroughputModel.fit(grown(gpus, loss, rate)).predict(pd.DataFrame({"gpus": COUNTS}))
     assert predicted["efficiency"].is_monotonic_decreasing
@@ -73,3 +73,8 @@ def test_the_expected_slowest_of_known_counts() -> None:
     np.testing.assert_allclose(
         expected_max(np.array([1, 2, 4, 8, 16])), [0, np.pi**-0.5, 1.0294, 1.4236, 1.766], atol=1e-4
     )
+
+
+def test_what_is_no_table_is_refused_by_name() -> None:
+    with pytest.raises(FitError, match="not list"):
+        ThroughputModel.fit([1, 2])  # type: ignore[arg-type]

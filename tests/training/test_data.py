@@ -22,7 +22,7 @@ SIZES = st.integers(1, 200)
 WORLDS = st.integers(1, 6)
 BATCHES = st.integers(1, 20)
 ACCUMULATION = st.integers(1, 4)
-LAW = settings(max_examples=80, deadline=None)
+LAW = settings(max_examples=80)
 
 
 def deal(n: int, world_size: int, batch_size: int, accumulation_steps: int, epoch: int = 1) -> list[tuple[Step, ...]]:

@@ -33,7 +33,7 @@ CLASSES = 3
 MODEL = network()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(1, 130), st.integers(1, 8), st.booleans(), st.integers(1, 3))
 def test_the_gradient_is_that_of_the_whole_batch_for_any_split(samples, world_size, overlap, accumulation_steps):
     loss, expected = gradients(MODEL, batch_of(samples))

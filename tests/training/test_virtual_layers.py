@@ -12,7 +12,7 @@ from torch import nn
 
 from course_lib.training.virtual_layers import VirtualRanks
 
-LAW = settings(max_examples=40, deadline=None)
+LAW = settings(max_examples=40)
 
 
 def network() -> nn.Module:
