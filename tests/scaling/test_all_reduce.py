@@ -188,7 +188,7 @@ def test_larger_messages_are_predicted_from_those_up_to_64_mib(seen: int) -> Non
 def test_a_fit_finds_the_times_of_a_link_through_noise(
     latency: float, bandwidth: float, piece: float, ranks: int, seed: int
 ) -> None:
-    """Noise of 5 % on 30 messages from 1 KB to 1 GB; the fitted ring is nearer to the true one than that, on average."""
+    """Noise of 5 % on 30 messages from 1 KB to 1 GB; on average the fitted ring is nearer to the true one than that."""
     link = Link(latency, bandwidth, piece)
     assume(1e9 / bandwidth > ranks * latency)  # else no message shows the bandwidth
     cluster = Cluster(1, link, link)
