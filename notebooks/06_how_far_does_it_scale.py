@@ -115,6 +115,8 @@ predictions = {
 # %%
 profile = calibrate(model, device, on_progress=print)
 profile.save(folder / "this-machine.json")
+for source in profile.hardware.sources:
+    print(source)
 
 steps = profile.measured.pivot(index="local_batch", columns="gpus", values="step_time_s")
 table = (1000 * steps).rename(columns=lambda ranks: f"step on {ranks} (ms)")

@@ -36,7 +36,7 @@ from course_lib.training.worker import Worker
 
 BATCH_SIZES = (8, 16, 32, 64, 128, 256)
 REDUCED_BYTES = tuple(4**power for power in range(5, 14))  # 1 KiB to 64 MiB
-MEASURING_SECONDS = 9.0  # altogether; starting processes comes on top
+MEASURING_SECONDS = 6.0  # altogether; starting processes comes on top
 REPEATS = 3  # at least, unless a single one takes longer than its share of the time
 LONGEST_STEP = 0.25  # seconds; after such a step no larger batch is tried
 DOUBTED = "Not a speed measurement: "  # how a source begins that says why
