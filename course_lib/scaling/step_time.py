@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from course_lib.errors import FitError
+from course_lib.scaling.buckets import BUCKET_BYTES, bucket_sizes
 from course_lib.scaling.collectives import Cluster, Link, all_reduce_seconds
 from course_lib.scaling.fitting import Fit, Prior, doublings, fit_positive, interval, known
 from course_lib.scaling.hardware import Hardware
@@ -18,8 +19,6 @@ from course_lib.scaling.tables import measurements, numbers, positive
 # A backward pass costs twice a forward pass: gradients by activations and by weights (Kaplan et al. 2020, arXiv
 # 2001.08361, section 2.1).
 BACKWARD_SHARE = 2 / 3
-# DDP sends a first bucket of 1 MiB, then buckets of 25 MiB (Li et al. 2020, arXiv 2006.15704, section 4.2).
-FIRST_BUCKET_BYTES, BUCKET_BYTES = 2**20, 25 * 2**20
 EXPECTED_NOISE = 0.02  # relative, of a measured step on a quiet machine; what a table has more, it shows
 # Of the GPUs; chosen on Pollux's traces for intervals that cover, see benchmarks/scaling_accuracy.py.
 DRIFT_PER_DOUBLING = 0.04
@@ -200,14 +199,6 @@ def _parts(values: np.ndarray, layout: _Layout, tail: float) -> tuple[np.ndarray
     return layout.accumulation * one_pass, layout.accumulation * late, exposed
 
 
-def _buckets(gradient_bytes: float) -> np.ndarray:
-    """The sizes of the buckets in which DDP sends a gradient."""
-    rest = max(0.0, gradient_bytes - FIRST_BUCKET_BYTES)
-    whole, last = divmod(rest, BUCKET_BYTES)
-    sizes = [min(gradient_bytes, FIRST_BUCKET_BYTES), *[BUCKET_BYTES] * int(whole), last]
-    return np.array([size for size in sizes if size])
-
-
 def _tail(gradient_bytes: float | None) -> float:
     """The share of the all-reduce that waits for the end of the backward pass.
 
@@ -215,7 +206,7 @@ def _tail(gradient_bytes: float | None) -> float:
     gradients come first, and most time near the input, so that the buckets before it are long on their way by then:
     1/B^2. With a single bucket nothing can be hidden. Where the size is not known all can be.
     """
-    return 0.0 if gradient_bytes is None else 1 / len(_buckets(gradient_bytes)) ** 2
+    return 0.0 if gradient_bytes is None else 1 / len(bucket_sizes(gradient_bytes)) ** 2
 
 
 def _measured_compute(table: pd.DataFrame, seconds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -252,7 +243,7 @@ def _priors(
 
 def _link_priors(cluster: Cluster, gradient_bytes: float | None) -> dict[str, Prior]:
     """What the links say of a gradient's way: in DDP not more than within a factor of two."""
-    buckets = _buckets(gradient_bytes or BUCKET_BYTES)
+    buckets = bucket_sizes(gradient_bytes or BUCKET_BYTES)
     intra, inter = (float(link.transfer_seconds(buckets).sum()) for link in (cluster.intra, cluster.inter))
     hops = {
         f"{name}_hop_s": Prior(max(link.latency_s, SHORTEST_S) * len(buckets), 2)
