@@ -42,3 +42,9 @@ def png(figure: Figure, scale: float = 1.0) -> bytes:
 def data_uri(figure: Figure, scale: float = 1.0) -> str:
     """The figure as the `src` of an image that needs no other file."""
     return "data:image/png;base64," + base64.b64encode(png(figure, scale)).decode()
+
+
+def image_html(figure: Figure, scale: float = 1.0) -> str:
+    """The figure as an `<img>` element that says in words what it shows."""
+    width, height = (round(DPI * side) for side in figure.get_size_inches())
+    return IMAGE.render(alt=alt_text(figure), source=data_uri(figure, scale), width=width, height=height)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, StrictUndefined, Template
 
 _ENVIRONMENT = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+
+
+def template(source: str) -> Template:
+    """A piece of HTML with places to fill in, for what is shown in one place only."""
+    return _ENVIRONMENT.from_string(source)
+
 
 # One run's heading, progress bar, status line and, where there are any, its caveats.
 PROGRESS = _ENVIRONMENT.from_string("""\

@@ -8,11 +8,10 @@ import time
 import pandas as pd
 from ipywidgets import HTML, Box, Button, HBox, Layout, VBox
 
-from course_lib.lab.display import data_uri
+from course_lib.lab.display import image_html
 from course_lib.lab.learning_plots import progress
 from course_lib.lab.live import LiveRun
-from course_lib.lab.pages import EPOCHS, IMAGE
-from course_lib.lab.style import DPI, alt_text
+from course_lib.lab.pages import EPOCHS
 from course_lib.runs.folder import RUNNING
 from course_lib.runs.run import Run
 
@@ -83,9 +82,7 @@ class LiveView(VBox):  # type: ignore[misc]  # ipywidgets has no types
         steps = pd.concat([live.steps() for live in self._lives])
         epochs = pd.concat([live.epochs() for live in self._lives])
         figure = progress(steps, epochs, self._total_epochs)
-        width, height = (round(DPI * side) for side in figure.get_size_inches())
-        alt, source = alt_text(figure), data_uri(figure, scale)
-        self._plot.value = IMAGE.render(alt=alt, source=source, width=width, height=height)
+        self._plot.value = image_html(figure, scale)
         self._draw_again_at = time.monotonic() + (time.thread_time() - began) / SHARE_FOR_DRAWING
 
 
