@@ -27,6 +27,7 @@ SIMULATED = "simulated"
 AT_LEAST_ONE = ("num_gpus", "num_nodes", "batch_size", "accumulation_steps", "epochs", "threads_per_rank")
 MAX_WORLD_SIZE = 1024
 MAX_SIMULATED_WORLD_SIZE = 4096
+MAX_EPOCHS = 1_000_000  # years of training, and steps that can be counted
 MAX_SEED = 2**63 - 1 - MAX_SIMULATED_WORLD_SIZE  # each rank adds its number, and seeds and tables take 63 bits
 # The first steps load kernels, fill caches and let the allocator grow: every figure of a run leaves them out.
 WARMUP_STEPS = 10
@@ -164,33 +165,39 @@ def _check_types(config: RunConfig) -> None:
         if optional and value is None:
             continue
         if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool):
-            raise ConfigError(f"{field.name} must be {field.type}, not {value!r}.")
+            raise ConfigError(f"{field.name} must be {field.type}, not {value!r}.", field.name)
         if kinds == (int, float) and not abs(value) <= float_info.max:
-            raise ConfigError(f"{field.name} must be a finite number, not {value!r}.")
+            raise ConfigError(f"{field.name} must be a finite number, not {value!r}.", field.name)
 
 
 def _check_values(config: RunConfig) -> None:
     for name, allowed in CHOICES.items():
         value = getattr(config, name)
         if value not in allowed:
-            raise ConfigError(f"{name} must be one of {', '.join(allowed)}, not {value!r}.")
+            raise ConfigError(f"{name} must be one of {', '.join(allowed)}, not {value!r}.", name)
     for name in AT_LEAST_ONE:
         if getattr(config, name) < 1:
-            raise ConfigError(f"{name} must be at least 1, not {getattr(config, name)}.")
+            raise ConfigError(f"{name} must be at least 1, not {getattr(config, name)}.", name)
     for name in ("lr", "collective_timeout"):
         if getattr(config, name) <= 0:
-            raise ConfigError(f"{name} must be above 0, not {getattr(config, name)}.")
+            raise ConfigError(f"{name} must be above 0, not {getattr(config, name)}.", name)
     for name in ("weight_decay", "warmup_epochs", "seed"):
         if getattr(config, name) < 0:
-            raise ConfigError(f"{name} must be 0 or more, not {getattr(config, name)}.")
+            raise ConfigError(f"{name} must be 0 or more, not {getattr(config, name)}.", name)
     if config.seed > MAX_SEED:
-        raise ConfigError(f"seed must be at most {MAX_SEED}, not {config.seed}.")
+        raise ConfigError(f"seed must be at most {MAX_SEED}, not {config.seed}.", "seed")
+    if config.epochs > MAX_EPOCHS:
+        raise ConfigError(f"epochs must be at most {MAX_EPOCHS:,}, not {config.epochs:.3g}.", "epochs")
     if config.clip_norm is not None and config.clip_norm <= 0:
-        raise ConfigError(f"clip_norm must be above 0, not {config.clip_norm}; leave it out not to clip.")
+        raise ConfigError(f"clip_norm must be above 0, not {config.clip_norm}; leave it out not to clip.", "clip_norm")
     if config.train_samples is not None and config.train_samples < 1:
-        raise ConfigError(f"train_samples must be at least 1, not {config.train_samples}; leave it out for all.")
+        raise ConfigError(
+            f"train_samples must be at least 1, not {config.train_samples}; leave it out for all.", "train_samples"
+        )
     if config.warmup_epochs > config.epochs:
-        raise ConfigError(f"warmup_epochs ({config.warmup_epochs}) must not be above epochs ({config.epochs}).")
+        raise ConfigError(
+            f"warmup_epochs ({config.warmup_epochs}) must not be above epochs ({config.epochs}).", "warmup_epochs"
+        )
     _check_ranks(config)
 
 
@@ -198,11 +205,13 @@ def _check_ranks(config: RunConfig) -> None:
     most = MAX_SIMULATED_WORLD_SIZE if config.simulated else MAX_WORLD_SIZE
     if config.world_size > most:
         can = "can be simulated" if config.simulated else f"can start, and {MAX_SIMULATED_WORLD_SIZE} be simulated"
-        raise ConfigError(f"num_gpus x num_nodes is {config.world_size}; at most {most} ranks {can}.")
+        more = "num_gpus" if config.num_gpus >= config.num_nodes else "num_nodes"
+        raise ConfigError(f"num_gpus x num_nodes is {config.world_size}; at most {most} ranks {can}.", more)
     if config.hardware is not None and not config.simulated:
         raise ConfigError(
             f"hardware names what is simulated, and device is {config.device!r}. Leave hardware ({config.hardware!r}) "
-            "out, or ask for device 'simulated'."
+            "out, or ask for device 'simulated'.",
+            "hardware",
         )
     if config.compile and config.simulated:
-        raise ConfigError("compile makes steps faster, which a simulated run would not show. Leave it out.")
+        raise ConfigError("compile makes steps faster, which a simulated run would not show. Leave it out.", "compile")

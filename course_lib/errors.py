@@ -38,9 +38,17 @@ class CourseError(Exception):
 
 
 class UsageError(CourseError):
-    """What was asked for cannot be done; nearly always it is said before anything was started."""
+    """What was asked for cannot be done; nearly always it is said before anything was started.
+
+    Attributes:
+        field: the field of what was asked for that is wrong, such as "batch_size"; None where it is not a single one.
+    """
 
     exit_code = 2
+
+    def __init__(self, message: str, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
 
 
 class ConfigError(UsageError):

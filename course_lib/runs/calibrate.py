@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import tempfile
 import time
@@ -22,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from course_lib.config import RunConfig
 from course_lib.errors import ConfigError
-from course_lib.runs.devices import core_count, cpu_name, gpu_count
+from course_lib.runs.devices import core_count, cpu_name, gpu_count, memory_bytes
 from course_lib.runs.folder import read_json
 from course_lib.runs.launch import launch
 from course_lib.runs.profiles import Profile
@@ -176,7 +175,7 @@ def _cluster(devices: int, all_reduces: pd.DataFrame) -> Cluster:
 def _hardware(on_gpus: bool, cluster: Cluster, fitted: StepTimeModel, model: str) -> Hardware:
     """The profile's figures: those of the fit, so that other models' times follow from their operations."""
     name = torch.cuda.get_device_name() if on_gpus else cpu_name()
-    memory = torch.cuda.get_device_properties(0).total_memory if on_gpus else _memory_bytes() / cluster.gpus_per_node
+    memory = memory_bytes("cuda:0") if on_gpus else memory_bytes("cpu") / cluster.gpus_per_node
     flops_per_s = flops_per_sample(model) / fitted.parameters["sample_s"]
     network = NETWORKS[NETWORK][0]
     return Hardware(
@@ -192,10 +191,6 @@ def _hardware(on_gpus: bool, cluster: Cluster, fitted: StepTimeModel, model: str
             f"network: {network} is assumed, since one machine cannot tell of several.",
         ),
     )
-
-
-def _memory_bytes() -> float:
-    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
 def _seconds(work: Callable[[], object], worker: Worker) -> float:

@@ -63,6 +63,15 @@ def gpu_count() -> int:
     return torch.cuda.device_count()
 
 
+def memory_bytes(device: str) -> int:
+    """Memory of a device, "cpu" (of this machine) or "cuda:i"."""
+    if device == "cpu":
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    import torch
+
+    return int(torch.cuda.get_device_properties(device).total_memory)
+
+
 def loopback() -> str:
     """The network device for ranks on one machine: gloo looks up the host's name otherwise, and many have none."""
     return "lo0" if sys.platform == "darwin" else "lo"
@@ -93,7 +102,7 @@ def place_ranks(config: RunConfig) -> list[Place]:
     if config.device == "cuda":
         _refuse_missing_gpus(config, gpus)
     if gpus == 0 and config.sync_batchnorm:
-        raise DeviceError("sync_batchnorm needs GPUs, and this run is on the CPU. Leave it out.")
+        raise DeviceError("sync_batchnorm needs GPUs, and this run is on the CPU. Leave it out.", "sync_batchnorm")
     backend = "nccl" if gpus >= config.world_size else "gloo"
     return [
         Place(
@@ -128,12 +137,14 @@ def _refuse_missing_gpus(config: RunConfig, gpus: int) -> None:
     if gpus == 0:
         raise DeviceError(
             "device is 'cuda', and PyTorch finds no GPU here. Use device 'cpu' to train on CPU ranks; "
-            "`ddp-course doctor` says what is missing."
+            "`ddp-course doctor` says what is missing.",
+            "device",
         )
     if config.world_size > gpus:
         raise DeviceError(
             f"{config.world_size} GPUs were asked for, and there are {gpus}. Use device 'auto' to let "
-            f"{config.world_size} ranks share them (not a speed measurement), or at most {gpus} ranks."
+            f"{config.world_size} ranks share them (not a speed measurement), or at most {gpus} ranks.",
+            "num_gpus" if config.num_gpus >= config.num_nodes else "num_nodes",
         )
 
 

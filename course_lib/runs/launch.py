@@ -6,6 +6,7 @@ import os
 import sys
 import time
 import warnings
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from course_lib.config import RunConfig
 from course_lib.errors import ConfigError, FolderError
 from course_lib.runs import devices
+from course_lib.runs.devices import Place
 from course_lib.runs.folder import FINISHED, RunFolder, create_run_folder, working_folder, write_bytes
 from course_lib.runs.functions import TrainFunction, full_name, pickle_function
 from course_lib.runs.launcher import fork_server
@@ -68,8 +70,8 @@ def launch(
     cwd = working_folder()
     server = fork_server()  # first: it loads torch while the rest is checked
     train = trainer_of(train, config)
-    config, images = _with_data(with_hardware(config))
-    places = devices.place_ranks(config)
+    prepared = prepare(config)
+    config, places = prepared.config, prepared.places
     content = pickle_function(train)
     checkpoint_of = _check_resume(config, resume_from)
     folder = _make_run_folder(config, content, out, labels)
@@ -86,7 +88,7 @@ def launch(
         warnings.warn(f"No measurement of speed: {'; '.join(caveats)}.", stacklevel=2)
     measuring = Measuring(folder, caveats, config.simulated)
     try:
-        return Run(config, folder, server, request, images, time_limit, on_end=measuring.end)
+        return Run(config, folder, server, request, prepared.images, time_limit, on_end=measuring.end)
     except BaseException:
         measuring.end()
         raise
@@ -122,6 +124,32 @@ def _make_run_folder(
 def warm_up() -> None:
     """Start the fork server now, so that the first launch need not wait for it; returns at once."""
     fork_server()
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run that can be made here.
+
+    Fields:
+        config: with what "auto" and None came to: the data, and the simulated hardware.
+        images: how many an epoch has.
+        places: where its ranks go.
+    """
+
+    config: RunConfig
+    images: int
+    places: list[Place]
+
+
+def prepare(config: RunConfig) -> Prepared:
+    """All that `launch` checks of a config before it starts a run.
+
+    Raises:
+        UsageError: it cannot be run here; says why.
+        DataError: the data is missing or damaged.
+    """
+    config, images = _with_data(with_hardware(config))
+    return Prepared(config, images, devices.place_ranks(config))
 
 
 def _with_data(config: RunConfig) -> tuple[RunConfig, int]:

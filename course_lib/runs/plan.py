@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import product
-from math import prod
+from math import inf, prod
 from typing import Any
 
 from course_lib.config import RunConfig
@@ -35,6 +36,8 @@ class Sweep:
         scaling: "weak" keeps the batch per rank as ranks are added, "strong" the global batch, of which
             each rank takes its share.
         repeats: how often the whole grid is run.
+        guesses: the speedup that somebody expects of a number of GPUs, recorded with its runs. The sweep is the same
+            whatever was guessed.
 
     All runs of one repeat come before the next repeat, so that on a noisy machine the configurations
     take turns. No run writes checkpoints. `threads_per_rank` is the base's for every number of ranks. In
@@ -51,6 +54,7 @@ class Sweep:
     seeds: tuple[int, ...] = ()
     scaling: str = "weak"
     repeats: int = 3
+    guesses: Mapping[int, float] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         base = self.base
@@ -58,9 +62,12 @@ class Sweep:
         for name, value in own.items():
             object.__setattr__(self, name, _as_tuple(name, getattr(self, name)) or (value,))
         if self.scaling not in SCALINGS:
-            raise ConfigError(f"scaling must be one of {', '.join(SCALINGS)}, not {self.scaling!r}.")
+            raise ConfigError(f"scaling must be one of {', '.join(SCALINGS)}, not {self.scaling!r}.", "scaling")
         if type(self.repeats) is not int or self.repeats < 1:
-            raise ConfigError(f"repeats must be a whole number from 1 on, not {self.repeats!r}.")
+            raise ConfigError(f"repeats must be a whole number from 1 on, not {self.repeats!r}.", "repeats")
+        for guess in self.guesses.values():
+            if not isinstance(guess, int | float) or not 0 < guess < inf:
+                raise ConfigError(f"A guess of a speedup must be a finite number above 0, not {guess!r}.", "guesses")
         grid = (self.num_gpus, self.batch_size, self.lr, self.seeds)
         _refuse_too_many(self.repeats * prod(map(len, grid)))
         self.plan("")
@@ -72,10 +79,13 @@ class Sweep:
             Planned(
                 f"g{num_gpus}-b{batch_size}-lr{lr}-s{seed}-r{repeat}",
                 self._config(num_gpus, batch_size, lr, seed),
-                {"sweep": name, "scaling": self.scaling, "repeat": repeat},
+                {"sweep": name, "scaling": self.scaling, "repeat": repeat, **self._guess(num_gpus)},
             )
             for repeat, seed, lr, batch_size, num_gpus in grid
         ]
+
+    def _guess(self, num_gpus: int) -> dict[str, float]:
+        return {"guess": self.guesses[num_gpus]} if num_gpus in self.guesses else {}
 
     def _config(self, num_gpus: int, batch_size: int, lr: float, seed: int) -> RunConfig:
         config = self.base.with_(num_gpus=num_gpus, batch_size=batch_size, lr=lr, seed=seed, checkpoint=False)
@@ -91,19 +101,23 @@ class Sweep:
 def _as_tuple(name: str, values: Any) -> tuple[Any, ...]:
     if not isinstance(values, list | tuple | range):
         raise ConfigError(
-            f"{name} of a sweep must be a list of values, not {values!r}. For one value, write [{values!r}]."
+            f"{name} of a sweep must be a list of values, not {values!r}. For one value, write [{values!r}].",
+            name,
         )
     _refuse_too_many(len(values))
     numbers = tuple(float(value) if name == "lr" and type(value) is int else value for value in values)
     if len(set(map(repr, numbers))) < len(numbers):  # not all that may stand there by mistake can be hashed
-        raise ConfigError(f"{name} of a sweep names a value twice: {list(values)}. To run it again, raise repeats.")
+        raise ConfigError(
+            f"{name} of a sweep names a value twice: {list(values)}. To run it again, raise repeats.", name
+        )
     return numbers
 
 
 def _refuse_too_many(runs: int) -> None:
     if runs > MAX_RUNS:
         raise ConfigError(
-            f"A sweep makes at most {MAX_RUNS:,} runs, and this one has {runs:,}. Name fewer values, or lower repeats."
+            f"A sweep makes at most {MAX_RUNS:,} runs, and this one has {runs:,}. Name fewer values, or lower repeats.",
+            "repeats",
         )
 
 
@@ -114,6 +128,7 @@ def _share_out(config: RunConfig) -> RunConfig:
         accumulated = f" x accumulation_steps {config.accumulation_steps}" if config.accumulation_steps > 1 else ""
         raise ConfigError(
             f"In strong scaling batch_size is the global batch, and {config.batch_size} cannot be shared out evenly "
-            f"among {config.world_size} ranks{accumulated}. Take a multiple of {shares}."
+            f"among {config.world_size} ranks{accumulated}. Take a multiple of {shares}.",
+            "batch_size",
         )
     return config.with_(batch_size=config.batch_size // shares, lr_rule="none")

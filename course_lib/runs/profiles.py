@@ -107,12 +107,14 @@ def find(name: str | None) -> Profile:
     file = Path(name)
     if not file.exists():
         raise ConfigError(
-            f"There is no file {file}. `ddp-course calibrate --out {file}` measures this machine into it."
+            f"There is no file {file}. `ddp-course calibrate --out {file}` measures this machine into it.", "hardware"
         )
     try:
         content = read_json(file)
     except FolderError as error:
-        raise FolderError(f"{file} is damaged, or no profile. Calibrate anew, or restore the file.") from error
+        raise FolderError(
+            f"{file} is damaged, or no profile. Calibrate anew, or restore the file.", "hardware"
+        ) from error
     try:
         if content["format"] != FORMAT:
             raise ValueError(f"its format is {content['format']!r}, and {FORMAT} is needed")
@@ -120,7 +122,7 @@ def find(name: str | None) -> Profile:
         return Profile(hardware.from_dict(content["hardware"]), fitted, pd.DataFrame(content["measured"]))
     except (ConfigError, KeyError, TypeError, ValueError, AttributeError) as error:
         why = f"it has no {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
-        raise FolderError(f"{file} is no profile of this version: {why}. Calibrate anew.") from error
+        raise FolderError(f"{file} is no profile of this version: {why}. Calibrate anew.", "hardware") from error
 
 
 def fit_runs(frame: pd.DataFrame) -> StepTimeModel:

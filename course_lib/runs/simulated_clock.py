@@ -40,11 +40,18 @@ class SimulatedClock:
 
     def step(self, samples: int) -> Iterator[str]:
         """A step over so many images, of all ranks, goes by: gives each phase when it ends."""
-        if samples not in self._known:
-            self._known[samples] = self._predict(samples)
-        for phase, seconds in self._known[samples].items():
+        for phase, seconds in self._phases(samples).items():
             self._now += seconds
             yield phase
+
+    def step_seconds(self, samples: int) -> float:
+        """How long such a step takes; the clock stands still."""
+        return sum(self._phases(samples).values())
+
+    def _phases(self, samples: int) -> dict[str, float]:
+        if samples not in self._known:
+            self._known[samples] = self._predict(samples)
+        return self._known[samples]
 
     def _predict(self, samples: int) -> dict[str, float]:
         """Seconds in each phase. As in a measurement, backward ends when the gradients of all ranks are there."""

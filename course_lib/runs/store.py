@@ -25,7 +25,7 @@ KINDS = {str: "text", int: "a whole number", list: "a list"}
 CONFIG_FIELDS = tuple(each.name for each in fields(RunConfig))
 CONFIG_NUMBERS = tuple(each.name for each in fields(RunConfig) if str(each.type).startswith(("int", "float")))
 DERIVED = ("world_size", "global_batch_size", "peak_lr")
-LABELS = ("sweep", "scaling", "repeat")
+LABELS = ("sweep", "scaling", "repeat", "guess")
 TEXTS = ("timing", "hostname", "cpu", "backend", "torch", "python", "course", "platform")  # of environment.json
 MACHINE = ("hostname", "cpu", "cores", "devices", "backend", "torch")
 TIME_SPLIT = ("data", "forward", "backward", "optimizer")
@@ -47,7 +47,7 @@ FACTS = (
     *(*LABELS, "timing", "speed_caveats"),
 )
 RUN_COLUMNS = (*FACTS, *RESULTS, *SPEEDUP_COLUMNS, *MACHINE)
-NUMBERS = (*CONFIG_NUMBERS, *DERIVED, "repeat")
+NUMBERS = (*CONFIG_NUMBERS, *DERIVED, "repeat", "guess")
 RUN_NUMBERS = (*NUMBERS, *RESULTS, "cores")
 
 STEP_FACTS = ("run", "path", "status", "world_size", "timing", "speed_caveats")
@@ -79,7 +79,7 @@ def frame(folder: str | os.PathLike[str]) -> pd.DataFrame:
     next to the one that followed it; only finished runs have results and count in the speedup (see
     scaling/speedup.py). `seconds` is what the training function took, from its call to its return; in a simulated run
     it is simulated too, and `real_seconds` is what the simulation took. `lr` is the rate for one rank, `peak_lr` the
-    highest in use: what the rule makes of it for the global batch.
+    highest in use: what the rule makes of it for the global batch. `guess` is the speedup that somebody expected.
 
     Raises:
         FolderError: the folder is not there.
@@ -160,7 +160,7 @@ def _read_config(run: RunFolder, names: list[str]) -> dict[str, Any]:
     peak_lr = scaled_lr(config.lr, config.lr_rule, config.global_batch_size, config.batch_size)
     derived = dict(zip(DERIVED, (config.world_size, config.global_batch_size, peak_lr), strict=True))
     part_of = {name: _value(run.config, labels, name, str) for name in ("sweep", "scaling")}
-    return {**vars(config), **derived, **part_of, "repeat": labels.get("repeat")}
+    return {**vars(config), **derived, **part_of, "repeat": labels.get("repeat"), "guess": labels.get("guess")}
 
 
 def _read_environment(run: RunFolder, names: list[str]) -> dict[str, Any]:

@@ -17,10 +17,10 @@ from filelock import FileLock, Timeout
 
 from course_lib.config import RunConfig
 from course_lib.errors import ConfigError, CourseError, FolderError
-from course_lib.runs import devices, store
+from course_lib.runs import store
 from course_lib.runs.folder import FINISHED, FORMAT, RUNNING, RunFolder, check_name, read_json, write_json
 from course_lib.runs.functions import TrainFunction, full_name
-from course_lib.runs.launch import launch, trainer_of, with_hardware
+from course_lib.runs.launch import launch, prepare, trainer_of, with_hardware
 from course_lib.runs.pace import Pace
 from course_lib.runs.plan import Planned, Sweep
 from course_lib.runs.run import Run
@@ -82,13 +82,11 @@ def run_sweep(
     trainer_of(train, sweep.base)
     if started_by_torchrun():
         raise ConfigError("torchrun starts one number of ranks, and a sweep needs several. Start the sweep without it.")
-    for planned in plan[: len(plan) // sweep.repeats]:
-        images = sources.check(planned.config).train_size
-        devices.place_ranks(planned.config)
+    prepared = [prepare(planned.config) for planned in plan[: len(plan) // sweep.repeats]]
     content = {"function": full_name(train), **sweep.to_dict()}
     with _claim(folder, content):
         _record(folder, content, plan)
-        _Sweeping(train, folder, plan, sweep.base.train_samples or images, on_progress).run()
+        _Sweeping(train, folder, plan, prepared[0].images, on_progress).run()
         return store.frame(folder)
 
 

@@ -234,7 +234,8 @@ def find(name: str) -> Hardware:
         nodes, networks = (", ".join(names) for names in ((node.name for node in _NODES), NETWORKS))
         raise ConfigError(
             f"There is no hardware profile {name!r}. Take one of {nodes}; for another network than its own, "
-            f"add one of {networks} to it, as in a100-10gbe."
+            f"add one of {networks} to it, as in a100-10gbe.",
+            "hardware",
         )
     return PROFILES[name]
 

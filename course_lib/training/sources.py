@@ -108,7 +108,8 @@ def check(config: RunConfig) -> Source:
         raise ConfigError(
             f"The global batch of {config.global_batch_size} images (batch_size {config.batch_size} x "
             f"accumulation_steps {config.accumulation_steps} x {config.world_size} ranks) is above the {train_size} "
-            "training images. Take a smaller batch_size, fewer ranks or more train_samples."
+            "training images. Take a smaller batch_size, fewer ranks or a larger train_samples.",
+            "batch_size",
         )
     return source
 
@@ -122,7 +123,8 @@ def check_train_samples(train_samples: int | None, size: int) -> None:
     if train_samples is not None and train_samples > size:
         raise ConfigError(
             f"train_samples is {train_samples}, but there are {size} training images. Take at most {size}, or leave "
-            f"it out to train on all of them. {WAYS if size == SUBSET_SIZES[0] else ''}".rstrip()
+            f"it out to train on all of them. {WAYS if size == SUBSET_SIZES[0] else ''}".rstrip(),
+            "train_samples",
         )
 
 
