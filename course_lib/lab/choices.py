@@ -293,8 +293,8 @@ def _warnings(choices: Choices, prepared: Prepared, memory: Memory) -> dict[str,
     peak = estimates.peak_lr(config)
     if config.optimizer == "sgd" and peak >= HIGH_PEAK_LR:
         warnings["lr"] = (
-            f"The peak learning rate is {peak:.3g}. From {HIGH_PEAK_LR} on, many short runs learn nothing: take a lower "
-            "one, or another rule."
+            f"The peak learning rate is {peak:.3g}. From {HIGH_PEAK_LR} on, many short runs learn nothing. Take a "
+            "lower one, or another rule."
         )
     if not memory.fits:
         warnings["batch_size"] = (

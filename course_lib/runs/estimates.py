@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil
 from statistics import median
@@ -17,6 +19,7 @@ from course_lib.runs.folder import FINISHED
 from course_lib.runs.launch import Prepared
 from course_lib.runs.profiles import Profile
 from course_lib.scaling.speedup import RANKS, SAME_FOR_SPEED
+from course_lib.scaling.step_time import StepTimeModel
 from course_lib.training import sources
 from course_lib.training.costs import activation_bytes, flops_per_sample, gradient_bytes
 from course_lib.training.schedules import scaled_lr
@@ -169,30 +172,24 @@ def _of_like_runs(config: RunConfig, alike: pd.DataFrame) -> Known | None:
 def _fitted(prepared: Prepared, alike: pd.DataFrame | None, profile: Profile | None) -> Known | None:
     """What the scaling model says of a step here; None where there is nothing to fit it to."""
     config = prepared.config
-    if config.simulated or (profile is None and alike is None):
+    if config.simulated:
         return None
-    try:
-        if alike is not None and len(alike):
-            model, basis = profiles.fit_runs(alike), "fitted to other runs here"
-        elif profile is not None:
-            model, basis = profile.step_time_model(config.model, config.precision), "from the calibrated profile"
-        else:
-            return None
-        steps = pd.DataFrame(
-            {
-                name: [value]
-                for name, value in {
-                    "nodes": config.num_nodes,
-                    "gpus": config.world_size,
-                    "local_batch": config.batch_size,
-                    "accumulation": config.accumulation_steps,
-                }.items()
-            }
-        )
-        step = float(model.predict(steps)["step_time_s"].iloc[0])
-    except FitError:
-        return None
-    return [step * _turns(prepared.places)], MARGINS["fitted"], basis
+    layout = {
+        "nodes": config.num_nodes,
+        "gpus": config.world_size,
+        "local_batch": config.batch_size,
+        "accumulation": config.accumulation_steps,
+    }
+    told: list[tuple[str, Callable[[], StepTimeModel]]] = []
+    if alike is not None:
+        told.append(("fitted to other runs here", lambda: profiles.fit_runs(alike)))
+    if profile is not None:
+        told.append(("from the calibrated profile", lambda: profile.step_time_model(config.model, config.precision)))
+    for basis, model in told:
+        with suppress(FitError):
+            step = float(model().predict(pd.DataFrame([layout]))["step_time_s"].iloc[0])
+            return [step * _turns(prepared.places)], MARGINS["fitted"], basis
+    return None
 
 
 def _by_rule_of_thumb(prepared: Prepared) -> Known:

@@ -66,7 +66,7 @@ class Sweep:
         if type(self.repeats) is not int or self.repeats < 1:
             raise ConfigError(f"repeats must be a whole number from 1 on, not {self.repeats!r}.", "repeats")
         for guess in self.guesses.values():
-            if not isinstance(guess, int | float) or not 0 < guess < inf:
+            if not 0 < guess < inf:
                 raise ConfigError(f"A guess of a speedup must be a finite number above 0, not {guess!r}.", "guesses")
         grid = (self.num_gpus, self.batch_size, self.lr, self.seeds)
         _refuse_too_many(self.repeats * prod(map(len, grid)))

@@ -105,9 +105,10 @@ def check(config: RunConfig) -> Source:
     check_train_samples(config.train_samples, source.train_size)
     train_size = config.train_samples or source.train_size
     if config.global_batch_size > train_size:
+        passes = f"accumulation_steps {config.accumulation_steps} x " if config.accumulation_steps > 1 else ""
         raise ConfigError(
             f"The global batch of {config.global_batch_size} images (batch_size {config.batch_size} x "
-            f"accumulation_steps {config.accumulation_steps} x {config.world_size} ranks) is above the {train_size} "
+            f"{passes}{config.world_size} ranks) is above the {train_size} "
             "training images. Take a smaller batch_size, fewer ranks or a larger train_samples.",
             "batch_size",
         )
