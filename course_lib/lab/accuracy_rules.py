@@ -5,18 +5,20 @@ Small steps in a mini-batch's noise and the learning rate that goes with a batch
 
 from __future__ import annotations
 
+from math import sqrt
 from statistics import mean
 from typing import Any
 
 import pandas as pd
 
+from course_lib.lab.choices import HIGH_PEAK_LR
 from course_lib.lab.evidence import LEARNING, Case, Finding, Rule, best, differences
 from course_lib.lab.series import in_short, in_words, number
 from course_lib.runs.folder import FINISHED
 
 LEARNED_NOTHING = 0.2  # accuracy; guessing among ten classes is 0.1
 SPREAD_OF_SEEDS = 0.01  # of the accuracy of short runs, where it was not measured
-HIGH_PEAK_LR = 0.2  # from which a start at full height throws the weights far
+WARM_UP_FROM = 0.2  # the peak learning rate from which a start at full height throws the weights far
 FEWER = 0.75  # of the steps
 DIVERGED = "The loss became"  # how the error of a loss that is not finite begins
 
@@ -24,7 +26,7 @@ DIVERGED = "The loss became"  # how the error of a loss that is not finite begin
 def accuracy_findings(case: Case) -> list[Finding]:
     """At most two reasons, the weightiest first; where nothing stands out, what is to be compared."""
     run = case.run
-    if pd.isna(run["val_accuracy"]) and not _diverged(run):
+    if not _diverged(run) and (run["status"] != FINISHED or pd.isna(run["val_accuracy"])):
         return []
     return best(RULES, case) or [nothing_stands_out(case)]
 
@@ -50,12 +52,15 @@ def larger_batch(case: Case) -> Finding | None:
     factor = run["global_batch_size"] / other["global_batch_size"]
     if not (factor > 1 and run["peak_lr"] <= 1.01 * other["peak_lr"]):
         return None
+    rule, scaled = "linear", factor * other["peak_lr"]
+    if scaled >= HIGH_PEAK_LR:
+        rule, scaled = "sqrt", sqrt(factor) * other["peak_lr"]
     return Finding(
         0.9,
         f"{_moved(case)}: the global batch grew from {number(other['global_batch_size'])} to "
-        f"{number(run['global_batch_size'])} and the learning rate stayed at {run['peak_lr']:.3g}, so in each epoch the "
-        f"weights move about a factor of {factor:.3g} less.",
-        f"Take the linear rule, which makes the learning rate {factor * other['peak_lr']:.3g}, with a warm-up.",
+        f"{number(run['global_batch_size'])} and the learning rate did not, {run['peak_lr']:.3g}: an epoch has "
+        f"{factor:.3g} times fewer steps, each no longer than before.",
+        f"Take the {rule} rule with a warm-up, which makes the learning rate {scaled:.3g}.",
     )
 
 
@@ -75,7 +80,7 @@ def fewer_steps(case: Case) -> Finding | None:
 def no_warmup(case: Case) -> Finding | None:
     """A high learning rate from the first step on."""
     run = case.run
-    if not (run["warmup_epochs"] == 0 and run["peak_lr"] >= HIGH_PEAK_LR):
+    if not (run["warmup_epochs"] == 0 and run["peak_lr"] >= WARM_UP_FROM):
         return None
     if not (_diverged(run) or run["val_accuracy"] <= LEARNED_NOTHING or _fell(case)):
         return None

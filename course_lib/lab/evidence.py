@@ -38,7 +38,8 @@ class Case:
     Fields:
         run: the run.
         baseline: one on one rank that differs in nothing else that changes its speed; None where there is none.
-        before: the one most like it in how it learns; of several, that on fewest ranks, then the last. Or None.
+        before: of the runs on fewer ranks, and of those on as many that were made before, the one most like it in how it
+            learns; of several, that on fewest ranks, then the last. None where there is none.
         accuracies: of the runs that are like `run` but for the seed, with it, and of those like `before`.
         steps: its timed steps on all ranks, with the seconds of each phase; empty where they are not known.
     """
@@ -46,7 +47,7 @@ class Case:
     run: pd.Series[Any]
     baseline: pd.Series[Any] | None = None
     before: pd.Series[Any] | None = None
-    accuracies: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
+    accuracies: tuple[tuple[float, ...], ...] = ((), ())
     steps: pd.DataFrame | None = None
 
     @classmethod
@@ -61,7 +62,7 @@ class Case:
             raise FolderError(f"The run in {path} is not in this table. Read the folder again.")
         run = own.iloc[0]
         finished = frame[frame["status"] == FINISHED]
-        before = _before(run, finished)
+        before = _before(run, finished, own.index[0])
         accuracies = tuple(() if row is None else _repeats(row, finished) for row in (run, before))
         return cls(run, _baseline(run, finished), before, accuracies, _timed_steps(path))
 
@@ -69,7 +70,7 @@ class Case:
     def ranks(self) -> str:
         """How many ranks the run has, and of which kind: "2 CPU ranks"."""
         kind = "CPU rank" if self.run["timing"] == MEASURED_ON_CPU_RANKS else "GPU"
-        return f"{self.run['world_size']:.0f} {kind}{'s' * (self.run['world_size'] != 1)}"
+        return f"{self.run['world_size']:.0f} {kind}{'' if self.run['world_size'] == 1 else 's'}"
 
 
 Rule = Callable[[Case], Finding | None]
@@ -114,12 +115,14 @@ def _baseline(run: pd.Series[Any], finished: pd.DataFrame) -> pd.Series[Any] | N
     return None if runs.empty else runs.iloc[len(runs) // 2]
 
 
-def _before(run: pd.Series[Any], finished: pd.DataFrame) -> pd.Series[Any] | None:
+def _before(run: pd.Series[Any], finished: pd.DataFrame, place: Any) -> pd.Series[Any] | None:
     runs = alike(finished, run, SAME_TASK)
-    runs = runs[runs["val_accuracy"].notna() & (runs["path"] != run["path"])]
+    runs = runs[runs["val_accuracy"].notna()]
+    fewer, as_many = runs["world_size"] < run["world_size"], runs["world_size"] == run["world_size"]
+    runs = runs[fewer | (as_many & (runs.index < place))]  # the names of folders, and so the rows, begin with a time
     counts = [len(differences(run, row, LEARNING)) for _, row in runs.iterrows()]
     runs = runs.assign(_differences=counts, _place=range(len(runs), 0, -1))
-    runs = runs[(runs["_differences"] > 0) | (runs["world_size"] != run["world_size"])]
+    runs = runs[(runs["_differences"] > 0) | (runs["world_size"] < run["world_size"])]
     runs = runs.sort_values(["_differences", "world_size", "_place"], kind="stable")
     return None if runs.empty else runs.iloc[0]
 

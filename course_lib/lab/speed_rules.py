@@ -5,10 +5,12 @@ A rule's weight is the share of a step that it explains.
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 from course_lib.config import SIMULATED
 from course_lib.lab.evidence import Case, Finding, Rule, best, milliseconds, percent
+from course_lib.runs.folder import FINISHED
 from course_lib.runs.machine import NOT_ALONE
 from course_lib.runs.store import SPLIT_COLUMNS
 from course_lib.scaling.speedup import FEW_STEPS
@@ -23,7 +25,7 @@ MOSTLY = 0.6  # of the steps: a rank that is slowest in so many is slow itself, 
 def speed_findings(case: Case) -> list[Finding]:
     """At most two reasons, the weightiest first; where nothing stands out, how near it came to the ideal."""
     run = case.run
-    if not run["images_per_sec"] > 0:
+    if not (run["status"] == FINISHED and run["images_per_sec"] > 0 and run["step_seconds"] > 0):
         return []
     rules = [simulated] if run["timing"] == SIMULATED else MEASURED
     return best(rules, case) or [nothing_stands_out(case)]
@@ -48,7 +50,8 @@ def exposed_communication(case: Case) -> Finding | None:
     run, one = case.run, case.baseline
     if one is None or _shares_cores(case):
         return None
-    alone = one["backward_seconds"] * run["batch_size"] / one["batch_size"]
+    part = run["batch_size"] / one["batch_size"]
+    alone = part * one["backward_seconds"] + (1 - part) * BACKWARD_SHARE / (1 - BACKWARD_SHARE) * _fixed_forward(case)
     grew = run["backward_seconds"] - alone
     share = grew / run["step_seconds"]
     if not share >= NOTABLE:
@@ -68,11 +71,10 @@ def small_batch(case: Case) -> Finding | None:
     run, one = case.run, case.baseline
     step, batch = run["step_seconds"], run["batch_size"]
     fixed, how = run["optimizer_seconds"], "The optimizer's update"
-    if one is not None and one["batch_size"] > batch and not _shares_cores(case):
-        # A line through two batches: what remains of the forward pass at a batch of none.
-        slope = (one["forward_seconds"] - run["forward_seconds"]) / (one["batch_size"] - batch)
-        fixed += max(0.0, run["forward_seconds"] - slope * batch)
-        how = f"What the forward pass and the update cost whatever the batch, by the run with {one['batch_size']:.0f},"
+    if (forward := _fixed_forward(case)) > 0:
+        assert one is not None
+        fixed += forward
+        how = f"The update, and what the forward pass costs whatever the batch ({one['batch_size']:.0f} on one rank),"
     share = fixed / step
     if not share >= NOTABLE:
         return None
@@ -133,27 +135,21 @@ def stragglers(case: Case) -> Finding | None:
     forward = case.steps.pivot_table(index="step", columns="rank", values="forward").dropna()
     if forward.shape[1] < 2 or forward.empty:
         return None
-    slowest = forward.max(axis=1)
-    waiting = (
-        (slowest - forward.median(axis=1)).median()
-        if forward.shape[1] > 2
-        else (slowest - forward.min(axis=1)).median()
-    )
-    share = waiting / slowest.median()
+    in_order = np.sort(forward.to_numpy(), axis=1)
+    slowest, waiting = np.median([in_order[:, -1], in_order[:, -1] - np.median(in_order[:, :-1], axis=1)], axis=1)
+    share = waiting / slowest
     if not share >= NOTABLE:
         return None
     places = forward.idxmax(axis=1).value_counts(normalize=True)
-    one = places.iloc[0] >= max(MOSTLY, 2 / forward.shape[1])
-    who = (
-        f"Rank {places.index[0]:.0f} was slowest in {percent(places.iloc[0])} of the steps"
-        if one
-        else ("Now one rank was slowest, now another")
-    )
+    who, try_next = "Now one rank was slowest, now another", "Close other programs, and repeat the run."
+    if places.iloc[0] >= max(MOSTLY, 2 / forward.shape[1]):
+        who = f"Rank {places.index[0]:.0f} was slowest in {percent(places.iloc[0])} of the steps"
+        try_next = "See what else runs on that rank's core or GPU."
     return Finding(
         share,
-        f"{who}: its forward pass took {milliseconds(slowest.median())}, {milliseconds(waiting)} longer than that of "
-        f"the others, and all {case.ranks} wait for the slowest in each step.",
-        "See what else runs on that rank's core or GPU." if one else "Close other programs, and repeat the run.",
+        f"{who}: the slowest forward pass took {milliseconds(slowest)}, {milliseconds(waiting)} longer than those of "
+        f"the others, and all {case.ranks} wait for it in each step.",
+        try_next,
     )
 
 
@@ -164,7 +160,7 @@ def few_steps(case: Case) -> Finding | None:
         return None
     return Finding(
         0.6,
-        f"Only {timed:.0f} steps were timed: one slow step can change {case.run['images_per_sec']:,.0f} images/s a lot.",
+        f"Only {timed:.0f} steps were timed, so one slow step can change {case.run['images_per_sec']:,.0f} images/s much.",
         f"Train for more epochs or on more of the data, until {FEW_STEPS} steps and more are timed.",
     )
 
@@ -217,10 +213,23 @@ def nothing_stands_out(case: Case) -> Finding:
         )
     return Finding(
         0.0,
-        f"{case.ranks} are {run['speedup']:.2f} times as fast as one, {percent(run['efficiency'])} of the ideal, and no "
-        f"single part of a step's {milliseconds(step)} says why.",
+        f"{case.ranks} are {run['speedup']:.2f} times as fast as one, {percent(run['efficiency'])} of the ideal, "
+        f"and no single part of a step's {milliseconds(step)} says why.",
         "Repeat both runs three times: the interval of the speedup tells whether that is more than chance.",
     )
+
+
+def _fixed_forward(case: Case) -> float:
+    """Seconds of the forward pass at a batch of none: a line through this run's batch and a larger one of the baseline.
+
+    Only strong scaling has two batches; elsewhere it is not known, and taken as none.
+    """
+    run, one = case.run, case.baseline
+    if one is None or not one["batch_size"] > run["batch_size"] or _shares_cores(case):
+        return 0.0
+    slope = (one["forward_seconds"] - run["forward_seconds"]) / (one["batch_size"] - run["batch_size"])
+    fixed = float(run["forward_seconds"] - slope * run["batch_size"])
+    return fixed if fixed > 0 else 0.0
 
 
 def _shares_cores(case: Case) -> bool:
