@@ -187,7 +187,7 @@ def _check_values(config: RunConfig) -> None:
     if config.seed > MAX_SEED:
         raise ConfigError(f"seed must be at most {MAX_SEED}, not {config.seed}.", "seed")
     if config.epochs > MAX_EPOCHS:
-        raise ConfigError(f"epochs must be at most {MAX_EPOCHS:,}, not {config.epochs:.3g}.", "epochs")
+        raise ConfigError(f"epochs must be at most {MAX_EPOCHS:,}, not {config.epochs}.", "epochs")
     if config.clip_norm is not None and config.clip_norm <= 0:
         raise ConfigError(f"clip_norm must be above 0, not {config.clip_norm}; leave it out not to clip.", "clip_norm")
     if config.train_samples is not None and config.train_samples < 1:

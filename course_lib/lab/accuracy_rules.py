@@ -112,7 +112,7 @@ def nothing_stands_out(case: Case) -> Finding:
     if other is None:
         return Finding(
             0.0,
-            f"{_points(run['val_accuracy'])} of the test images were right after {number(run['epochs'])} epochs with "
+            f"{_points(run['val_accuracy'])} of the test images were right after {_epochs(run)} with "
             f"{_settings(run)}; there is no other run to compare with.",
             "Run the same with twice the batch size, and predict first whether accuracy will change.",
         )
@@ -136,6 +136,10 @@ def _moved(case: Case) -> str:
 
 def _settings(row: pd.Series[Any]) -> str:
     return in_short(row, ["world_size", "global_batch_size", "peak_lr"])
+
+
+def _epochs(run: pd.Series[Any]) -> str:
+    return f"{number(run['epochs'])} epoch{'' if run['epochs'] == 1 else 's'}"
 
 
 def _points(accuracy: float) -> str:

@@ -38,8 +38,8 @@ class Case:
     Fields:
         run: the run.
         baseline: one on one rank that differs in nothing else that changes its speed; None where there is none.
-        before: of the runs on fewer ranks, and of those on as many that were made before, the one most like it in how it
-            learns; of several, that on fewest ranks, then the last. None where there is none.
+        before: of the runs on fewer ranks, and of those on as many that were made before, the one most like it in
+            how it learns; of several, that on fewest ranks, then the last. None where there is none.
         accuracies: of the runs that are like `run` but for the seed, with it, and of those like `before`.
         steps: its timed steps on all ranks, with the seconds of each phase; empty where they are not known.
     """

@@ -148,7 +148,7 @@ def stragglers(case: Case) -> Finding | None:
     return Finding(
         share,
         f"{who}: the slowest forward pass took {milliseconds(slowest)}, {milliseconds(waiting)} longer than those of "
-        f"the others, and all {case.ranks} wait for it in each step.",
+        f"the others, and {case.ranks} wait for it in each step.",
         try_next,
     )
 
@@ -160,7 +160,7 @@ def few_steps(case: Case) -> Finding | None:
         return None
     return Finding(
         0.6,
-        f"Only {timed:.0f} steps were timed, so one slow step can change {case.run['images_per_sec']:,.0f} images/s much.",
+        f"Only {timed:.0f} steps were timed: one slow step can change {case.run['images_per_sec']:,.0f} images/s much.",
         f"Train for more epochs or on more of the data, until {FEW_STEPS} steps and more are timed.",
     )
 

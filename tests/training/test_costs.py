@@ -1,7 +1,7 @@
 """What a model costs, against sums done by hand."""
 
 from course_lib.training import models
-from course_lib.training.costs import flops_per_sample, gradient_bytes
+from course_lib.training.costs import activation_bytes, flops_per_sample, gradient_bytes
 
 
 def test_the_operations_of_the_mlp_are_those_of_its_matrices():
@@ -14,3 +14,13 @@ def test_the_operations_of_the_mlp_are_those_of_its_matrices():
 def test_a_gradient_is_as_large_as_the_parameters():
     for name in ("mlp", "small_cnn", "wrn-16-4"):
         assert gradient_bytes(name) == 4 * sum(each.numel() for each in models.build(name).parameters())
+
+
+def test_the_mlp_keeps_its_images_and_what_comes_of_its_two_hidden_layers():
+    """Of each hidden layer: the output of ReLU, the mask of dropout and what dropout makes of them."""
+    assert activation_bytes("mlp") == 4 * (784 + 3 * 256 + 3 * 128)
+
+
+def test_larger_models_keep_more():
+    kept = [activation_bytes(name) for name in ("mlp", "small_cnn", "wrn-16-4", "wrn-40-4")]
+    assert kept == sorted(kept)
