@@ -96,6 +96,14 @@ def test_speedup_is_filled_in(tmp_path):
     assert table["speedup_low"].notna().all()
 
 
+def test_what_somebody_guessed_is_a_number_of_the_run(tmp_path):
+    for name, labels in {"a": {"guess": 1.6}, "b": {}, "c": {"guess": "fast"}}.items():
+        finished(tmp_path / name, **labels)
+    guesses = store.frame(tmp_path)["guess"]
+    assert guesses[0] == 1.6
+    assert guesses[1:].isna().all()
+
+
 def test_caveats_are_told(tmp_path):
     folder = finished(tmp_path / "one")
     write_json(folder.caveats, {"speed_caveats": ["4 ranks share 2 cores", "another run went on at the same time"]})

@@ -302,6 +302,21 @@ def test_a_run_of_another_config_is_not_taken_for_one_of_the_plan(tmp_path):
     assert run_sweep(quick_train, ONE, tmp_path / "sweep")["run"].tolist() == [NAME, f"{NAME}-try2"]
 
 
+def test_a_guess_is_kept_with_its_runs_and_is_no_part_of_the_sweep(tmp_path):
+    sweep = Sweep(BASE, num_gpus=(1, 2), repeats=1, guesses={2: 1.6})
+    table = run_sweep(ddp.train, sweep, tmp_path / "sweep").set_index("num_gpus")
+    assert table["guess"].isna().to_dict() == {1: True, 2: False}
+    again = run_sweep(ddp.train, Sweep(BASE, num_gpus=(1, 2), repeats=1, guesses={2: 1.9}), tmp_path / "sweep")
+    assert again.set_index("num_gpus")["guess"][2] == 1.6
+    assert len(again) == 2
+
+
+@pytest.mark.parametrize("guess", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_guess_that_is_no_speedup_is_refused(guess):
+    with pytest.raises(ConfigError, match="guess"):
+        Sweep(BASE, guesses={2: guess})
+
+
 @pytest.mark.parametrize(
     ("other", "named"),
     [
