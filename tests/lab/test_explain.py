@@ -124,7 +124,7 @@ ACCURACY = {
     accuracy_rules.larger_batch: (
         case_of(BEFORE, LARGER),
         case_of(BEFORE, {**LARGER, "peak_lr": 0.4}),
-        ["15.0 points", "64", "512", "0.05", "factor 8"],
+        ["15.0 points", "64", "512", "0.05", "8 times fewer", "0.141"],
     ),
     accuracy_rules.fewer_steps: (
         case_of(BEFORE, LARGER),
