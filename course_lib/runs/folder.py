@@ -116,9 +116,10 @@ class RunFolder:
             return FAILED
         if self.result.name in present:
             return FINISHED
-        return RUNNING if self._launcher_alive() else LOST
+        return RUNNING if self.launcher_alive() else LOST
 
-    def _launcher_alive(self) -> bool:
+    def launcher_alive(self) -> bool:
+        """Whether the program that launched the run still waits for its end."""
         if not self.launcher_lock.exists():
             return False
         lock = FileLock(self.launcher_lock)

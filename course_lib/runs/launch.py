@@ -121,6 +121,13 @@ def _make_run_folder(
     return folder
 
 
+def data_parallel_trainer() -> TrainFunction:
+    """The course's own trainer for any number of ranks, `ddp.train`, for those who do not import training."""
+    from course_lib.training import ddp  # here, since it loads torch
+
+    return ddp.train
+
+
 def warm_up() -> None:
     """Start the fork server now, so that the first launch need not wait for it; returns at once."""
     fork_server()

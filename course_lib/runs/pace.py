@@ -1,4 +1,4 @@
-"""How far a run is, how fast it goes, and how long it still takes: from what its rank 0 reports."""
+"""How far a run is, how fast it goes, and how long it still takes: from what one of its ranks reports."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ STEPS_FOR_SPEED = 20
 
 
 class Pace:
-    """The pace of one run; a function of one's own may report anything, and what is no number counts for nothing.
+    """The pace of a rank; a function of one's own may report anything, and what is no number counts for nothing.
 
     Attributes:
-        started: whether rank 0 reported a step or an epoch.
+        rank: whose events count; epochs are rank 0's, which speaks for all.
+        started: whether it reported a step or an epoch.
         epoch: the epoch of its last step.
         seconds: from the beginning of its first step to what it reported last.
     """
 
-    def __init__(self, epochs: int, images: int) -> None:
+    def __init__(self, epochs: int, images: int, rank: int = 0) -> None:
         """Of a run over `epochs` epochs of so many images each."""
+        self.rank = rank
         self.started = False
         self.epoch: float | None = None
         self.seconds = 0.0
@@ -31,11 +33,12 @@ class Pace:
         self._samples = 0.0
         self._whole_epochs = 0.0
         self._speeds: deque[float] = deque(maxlen=STEPS_FOR_SPEED)
+        self._own_speeds: deque[float] = deque(maxlen=STEPS_FOR_SPEED)
 
     def take(self, events: Iterable[Mapping[str, Any]]) -> None:
         """Take in what the ranks reported since the last time."""
         for event in events:
-            if event.get("rank") != 0 or event["kind"] not in ("step", "epoch"):
+            if event.get("rank") != self.rank or event["kind"] not in ("step", "epoch"):
                 continue
             if not self.started:
                 self.started = True
@@ -50,10 +53,18 @@ class Pace:
         self.epoch = number_of(event, "epoch")
         if self._before is None:
             self._before = max(0.0, (self.epoch or 1.0) - 1)
-        self._samples += number_of(event, "samples") or 0.0
+        samples = number_of(event, "samples") or 0.0
+        self._samples += samples
         speed = number_of(event, "images_per_sec")
         if speed is not None:
             self._speeds.append(speed)
+            share = number_of(event, "local_samples")
+            self._own_speeds.append(speed if share is None or not samples else speed * share / samples)
+
+    @property
+    def epochs_before(self) -> float:
+        """Epochs that were done before the first step: those of an earlier run, where this one goes on from it."""
+        return self._before or 0.0
 
     @property
     def fraction(self) -> float:
@@ -65,6 +76,11 @@ class Pace:
     def images_per_sec(self) -> float | None:
         """The median over the last steps."""
         return median(self._speeds) if self._speeds else None
+
+    @property
+    def own_images_per_sec(self) -> float | None:
+        """The same of the images that this rank takes itself; a step's `samples` are those of all ranks."""
+        return median(self._own_speeds) if self._own_speeds else None
 
     @property
     def seconds_left(self) -> float | None:

@@ -12,6 +12,7 @@ from course_lib.config import RunConfig
 from course_lib.errors import ConfigError
 
 SCALINGS = ("weak", "strong")
+THIS_MACHINE = "this-machine.json"  # where calibrate writes its profile, and the Scaling Lab looks for it
 MAX_RUNS = 10_000  # more would take weeks, and the plan is made as a whole
 
 
