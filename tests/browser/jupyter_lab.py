@@ -17,7 +17,7 @@ from typing import Any
 import nbformat
 import psutil
 from playwright.sync_api import Page, expect, sync_playwright
-from processes import eventually
+from processes import eventually, is_alive
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
@@ -106,6 +106,17 @@ class Lab:
         if self.process.poll() is None:
             self.process.terminate()
             self.process.wait(30)
+
+
+def left(processes: list[psutil.Process]) -> list[psutil.Process]:
+    """Those of these processes that are still there."""
+    return [process for process in processes if is_alive(process.pid)]
+
+
+def ranks_of(lab: Lab) -> list[psutil.Process]:
+    """The processes that are ranks: children of the server that forks them."""
+    servers = [process for process in lab.descendants() if "course_lib.runs.server" in " ".join(process.cmdline())]
+    return left([rank for server in servers for rank in server.children()])
 
 
 class Notebook:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
-from jupyter_lab import Lab, Notebook, errors, find_browser, opened, write_notebook
+from jupyter_lab import Notebook, errors, find_browser, left, opened, ranks_of, write_notebook
 from playwright.sync_api import expect
-from processes import eventually, is_alive
+from processes import eventually
 
 FIRST_LESSON = Path(__file__).parents[2] / "notebooks" / "01_one_gpu_to_many.ipynb"
 # A run that goes on until somebody ends it.
@@ -31,39 +29,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(find_browser() is None, reason="no Chromium here: apt-get install chromium"),
 ]
-
-
-@pytest.fixture
-def lab(tmp_path) -> Iterator[Lab]:
-    """A JupyterLab of which nothing is left when the test is over."""
-    lab = Lab(tmp_path)
-    try:
-        lab.wait_until_up()
-        yield lab
-    finally:
-        started = lab.descendants()
-        lab.shut_down()
-        gone = eventually(lambda: not left(started))
-        for process in left(started):
-            process.kill()
-        assert gone, started
-
-
-@pytest.fixture
-def picture(tmp_path) -> Path:
-    """Where to look when a test has failed."""
-    return tmp_path / "page.png"
-
-
-def left(processes: list[psutil.Process]) -> list[psutil.Process]:
-    """Those of these processes that are still there."""
-    return [process for process in processes if is_alive(process.pid)]
-
-
-def ranks_of(lab: Lab) -> list[psutil.Process]:
-    """The processes that are ranks: children of the server that forks them."""
-    servers = [process for process in lab.descendants() if "course_lib.runs.server" in " ".join(process.cmdline())]
-    return left([rank for server in servers for rank in server.children()])
 
 
 def start(notebook: Notebook) -> None:
