@@ -13,7 +13,7 @@ from course_lib.config import CHOICES, SIMULATED, RunConfig
 from course_lib.console import Screen
 from course_lib.errors import ConfigError
 from course_lib.options import PROFILE, Json, Model, Scaling, choice, one, path, several
-from course_lib.runs.plan import SCALINGS
+from course_lib.runs.plan import SCALINGS, THIS_MACHINE
 from course_lib.signals import load_torch
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from course_lib.scaling.step_time import StepTimeModel
 
 DEFAULTS = RunConfig()
-THIS_MACHINE = Path("this-machine.json")
 GPUS = "1,2,4,8,16,32,64,128,256,512,1024"
 LEGEND = "compute, waiting for the slowest GPU, and exchanging gradients: their shares of a step."
 
@@ -30,7 +29,7 @@ def calibrate(
     context: typer.Context,
     model: Model = DEFAULTS.model,
     device: Annotated[str, choice("What to measure; auto prefers GPUs", ("auto", "cuda", "cpu"))] = DEFAULTS.device,
-    out: Annotated[Path, path("The profile to write.", "FILE")] = THIS_MACHINE,
+    out: Annotated[Path, path("The profile to write.", "FILE")] = Path(THIS_MACHINE),
     json: Json = False,
 ) -> int:
     """Measure this machine in 20 seconds, for predict and for simulated runs."""

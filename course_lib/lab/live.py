@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from course_lib.config import RunConfig
@@ -15,12 +16,13 @@ from course_lib.lab.series import number
 from course_lib.lab.style import GREY, PALETTE
 from course_lib.runs import store
 from course_lib.runs.events import EventReader
-from course_lib.runs.folder import FAILED, FINISHED, RUNNING, STOPPED, read_json
+from course_lib.runs.folder import FAILED, FINISHED, LOST, RUNNING, STOPPED, read_json
+from course_lib.runs.found import FoundRun
 from course_lib.runs.pace import Pace, number_of
 from course_lib.runs.run import Run
 
 ROWS = 8  # epochs in the table: it must not push away what is below it
-COLORS = {RUNNING: PALETTE[0], FINISHED: PALETTE[2], STOPPED: GREY, FAILED: PALETTE[1]}
+COLORS = {RUNNING: PALETTE[0], FINISHED: PALETTE[2], STOPPED: GREY, FAILED: PALETTE[1], LOST: GREY}
 COLUMNS = {  # of the table of epochs: what it shows of an event, times what, in which digits
     "Accuracy (%)": ("val_accuracy", 100, "{:.2f}"),
     "Training loss": ("train_loss", 1, "{:.3f}"),
@@ -33,19 +35,22 @@ class LiveRun:
     """Follows one run. Reading costs in proportion to what is new; only rank 0's steps are kept.
 
     Attributes:
+        run: the run.
         title: what it is.
-        status: "running", "finished", "failed" or "stopped", as of the last `update`.
+        status: "running", "finished", "failed", "stopped" or "lost", as of the last `update`.
         error: why it did not finish; empty as long as there is no reason.
+        caveats: why it is no measurement of speed; empty if it is one.
+        paces: how far each rank is. One process stands for all ranks where they are simulated.
     """
 
-    def __init__(self, run: Run, name: str = "") -> None:
-        self._run = run
+    def __init__(self, run: Run | FoundRun, name: str = "") -> None:
+        self.run = run
         self._reader = EventReader(run.path)
-        self._pace = Pace(run.config.epochs, run.images)
-        self._steps: dict[str, list[float | None]] = {"step": [], "loss": []}
+        self.paces = [Pace(run.config.epochs, run.images, rank) for rank in range(run.config.processes)]
+        self._steps: dict[str, list[float | None]] = {"step": [], "loss": [], "samples": [], "seconds": []}
         self._epochs: list[dict[str, Any]] = []
         self._timing: str | None = None
-        self._caveats = self._read_caveats()
+        self.caveats = self._read_caveats()
         self._facts = store.frame(run.path).iloc[0]
         what = _describe(run.config, self._facts["peak_lr"])
         self.title = f"{name}: {what}" if name else what
@@ -54,9 +59,8 @@ class LiveRun:
 
     def update(self) -> bool:
         """Read what is new; whether there was anything."""
-        status = self._run.status  # before the events: then the last reading is complete
-        events = self._reader.read_new()
-        self._pace.take(events)
+        status = self.run.status  # before the events: then the last reading is complete
+        events = self._read_events()
         for event in events:
             self._take(event)
         if self._timing is None and events:
@@ -64,11 +68,22 @@ class LiveRun:
         changed = bool(events) or status != self.status
         if status != RUNNING and self.status == RUNNING:
             self.error = self._why_it_ended()
-            self._caveats = self._read_caveats()  # another run may have begun meanwhile
+            self.caveats = self._read_caveats()  # another run may have begun meanwhile
         self.status = status
         return changed
 
+    def _read_events(self) -> list[dict[str, Any]]:
+        try:
+            return self._reader.read_new()
+        except FolderError:
+            if self.run.path.is_dir():
+                raise
+            return []  # somebody deleted it
+
     def _take(self, event: dict[str, Any]) -> None:
+        rank = event.get("rank")
+        if isinstance(rank, int) and 0 <= rank < len(self.paces):
+            self.paces[rank].take([event])
         if event["kind"] == "step" and event.get("rank") == 0:
             for name, values in self._steps.items():
                 values.append(number_of(event, name))
@@ -77,19 +92,19 @@ class LiveRun:
 
     def _read_timing(self) -> str | None:
         try:
-            return read_json(self._run.folder.environment).get("timing")
+            return read_json(self.run.folder.environment).get("timing")
         except FolderError:  # not written yet
             return None
 
     def _read_caveats(self) -> str:
         try:
-            return "; ".join(map(str, read_json(self._run.folder.caveats)["speed_caveats"]))
+            return "; ".join(map(str, read_json(self.run.folder.caveats)["speed_caveats"]))
         except FolderError:  # a measurement of speed
             return ""
 
     def _why_it_ended(self) -> str:
         try:
-            self._run.wait(0)
+            self.run.wait(0)
         except CourseError as error:
             return str(error)
         return ""
@@ -103,25 +118,42 @@ class LiveRun:
         names = ("epoch", "val_accuracy")
         return self._with_facts(pd.DataFrame({name: [number_of(e, name) for e in self._epochs] for name in names}))
 
+    def curves(self) -> dict[str, np.ndarray]:
+        """Of each step of rank 0 its `loss`, and the `epochs`, `seconds` and `samples` that were done after it.
+
+        Seconds are those of training, on its own clock where the run is simulated. What was not reported is NaN.
+        """
+        table = {name: np.array(values, dtype=float) for name, values in self._steps.items()}
+        samples, seconds = (np.nan_to_num(table[name]).cumsum() for name in ("samples", "seconds"))
+        epochs = self.paces[0].epochs_before + samples / self.run.images
+        return {"loss": table["loss"], "epochs": epochs, "seconds": seconds, "samples": samples}
+
+    def accuracies(self) -> dict[str, np.ndarray]:
+        """Of each epoch so far its `accuracy`, and the `epochs` and `seconds` of training after which it was."""
+        names = {"accuracy": "val_accuracy", "epochs": "epoch", "seconds": "seconds"}
+        return {new: np.array([number_of(e, old) for e in self._epochs], float) for new, old in names.items()}
+
     def _with_facts(self, table: pd.DataFrame) -> pd.DataFrame:
         return table.assign(**self._facts[["run", "path", *SETTINGS_OF_A_RUN]], timing=self._timing)
 
     def progress_html(self) -> str:
         """Heading, progress bar, status line, and what keeps the run from being a measurement of speed."""
-        percent = 100 if self.status == FINISHED else int(100 * self._pace.fraction)
-        status = pace_in_words(self._pace, self._run.config.epochs) if self.status == RUNNING else self._ending()
-        color = COLORS[self.status]
-        return PROGRESS.render(title=self.title, percent=percent, status=status, color=color, caveats=self._caveats)
+        percent = 100 if self.status == FINISHED else int(100 * self.paces[0].fraction)
+        status, color = self.state_in_words(), COLORS[self.status]
+        return PROGRESS.render(title=self.title, percent=percent, status=status, color=color, caveats=self.caveats)
 
-    def _ending(self) -> str:
-        text = f"{self.status} after {self._pace.seconds:.1f} s"
+    def state_in_words(self) -> str:
+        """How far it is and how fast, or how it ended."""
+        if self.status == RUNNING:
+            return pace_in_words(self.paces[0], self.run.config.epochs)
+        text = f"{self.status} after {self.paces[0].seconds:.1f} s"
         accuracy = number_of(self._epochs[-1], "val_accuracy") if self._epochs else None
         return text if accuracy is None else f"{text}, accuracy {100 * accuracy:.2f} %"
 
     def epochs_html(self) -> str:
         """The table of the last epochs and, where the run failed, why."""
         shown = self._epochs[-ROWS:]
-        total = self._run.config.epochs
+        total = self.run.config.epochs
         which = "Epochs" if len(shown) == len(self._epochs) else f"The last {ROWS} of {len(self._epochs)} epochs"
         return EPOCHS.render(
             caption=f"{which}, {self._timing}" if self._timing else which,
@@ -140,14 +172,20 @@ def pace_in_words(pace: Pace, epochs: int) -> str:
     if pace.images_per_sec is not None:
         parts.append(f"{pace.images_per_sec:,.0f} images/s")
     if pace.seconds_left is not None:
-        parts.append(_left(pace.seconds_left))
+        parts.append(left_in_words(pace.seconds_left))
     return ", ".join(parts)
 
 
-def _left(seconds: float) -> str:
+def left_in_words(seconds: float) -> str:
+    """How long something still takes."""
+    return f"about {duration(seconds)} left"
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it."""
     if seconds < 90:
-        return f"about {seconds:.0f} s left"
-    return f"about {seconds / 60:.0f} min left" if seconds < 5400 else f"about {seconds / 3600:.1f} h left"
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _describe(config: RunConfig, peak_lr: float) -> str:

@@ -6,7 +6,7 @@ import threading
 import time
 
 import pandas as pd
-from ipywidgets import HTML, Box, Button, HBox, Layout, VBox
+from ipywidgets import HTML, Box, Button, HBox, Layout, VBox, Widget
 
 from course_lib.lab.display import image_html
 from course_lib.lab.learning_plots import progress
@@ -89,7 +89,14 @@ class LiveView(VBox):  # type: ignore[misc]  # ipywidgets has no types
 def _stop_button(run: Run, name: str) -> Button:
     button = Button(description=f"Stop {name.lower()}".strip(), layout=Layout(flex="0 0 auto", width="7em"))
     button.on_click(lambda _: run.stop())
-    # From 7.4 on, ipykernel hands a click to the loop that sent the button, which is busy as long as a cell waits for
-    # the run. Forgetting it leaves the choice to Lab, which has a loop for widgets.
-    vars(button.comm).pop("_reply_subshell_id", None)
+    answer_while_busy(button)
     return button
+
+
+def answer_while_busy(widget: Widget) -> None:
+    """Have what is done to a widget reach the kernel while a cell runs.
+
+    From 7.4 on, ipykernel hands it to the loop that sent the widget, which is busy as long as a cell waits for a run.
+    Forgetting that loop leaves the choice to Lab, which has a loop for widgets.
+    """
+    vars(widget.comm).pop("_reply_subshell_id", None)

@@ -37,6 +37,7 @@ HOME = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/d
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")
 SUBSET = Path(__file__).with_name("fashion_mnist_subset.npz")
 SUBSET_SIZES = (10_000, 2_000)
+FULL_SIZES = (60_000, 10_000)
 CLASSES = 10
 # SHA-256 of each file when unpacked: Debian packs the same content anew, so the packed files differ.
 DIGESTS = {
@@ -72,6 +73,11 @@ class Source:
 
     def __str__(self) -> str:
         return f"{self.origin} ({self.train_size:,} training and {self.test_size:,} test images, {self.path})"
+
+
+def train_size_of(data: str) -> int:
+    """Training images of "full" or "subset", which need not be here."""
+    return (SUBSET_SIZES if data == "subset" else FULL_SIZES)[0]
 
 
 def locate(data: str = "auto") -> Source:

@@ -1,0 +1,162 @@
+"""Small charts of runs that go on: SVG, in a hundredth of the time that a full figure takes, in the theme's colours.
+
+What should be kept or printed is drawn by plots.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.ticker import MaxNLocator
+
+from course_lib.lab.pages import template
+from course_lib.lab.style import PALETTE
+
+WIDTH, HEIGHT = 300, 170
+LEFT, RIGHT, TOP, BOTTOM = 44, 10, 8, 34  # pixels around the axes
+POINTS = 120  # of a line at most: more than pixels can show would only take time
+OUTLIERS = 0.9  # what is more than twice as high as this share of a line is cut off
+FEW = 20  # points of which none is cut off
+# Each has 3:1 on white and on JupyterLab's dark ground; the dashes tell them apart without colour.
+STYLES = tuple(zip(PALETTE[:4], ("", "6 3", "2 2", "8 2 2 2"), strict=True))
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a chart; NaN are left out.
+
+    Fields:
+        label: what it is.
+        marks: whether each point has a mark of its own.
+    """
+
+    label: str
+    x: np.ndarray
+    y: np.ndarray
+    marks: bool = False
+
+
+_CHART = template("""\
+<figure style="margin:0;min-width:0;max-width:460px">
+<figcaption style="font-weight:600;font-size:92%">{{ title }}</figcaption>
+<svg role="img" aria-label="{{ alt }}" viewBox="0 0 {{ width }} {{ height }}" style="width:100%;display:block" \
+fill="none" stroke="currentColor" font-size="11">
+{% for at, text in y_ticks %}
+<path d="M{{ left }} {{ at }}H{{ right }}" opacity="0.2"/>
+<text x="{{ left - 5 }}" y="{{ at + 4 }}" text-anchor="end" fill="currentColor" stroke="none">{{ text }}</text>
+{% endfor %}
+{% for at, text in x_ticks %}
+<path d="M{{ at }} {{ bottom }}v4" opacity="0.6"/>
+<text x="{{ at }}" y="{{ bottom + 15 }}" text-anchor="middle" fill="currentColor" stroke="none">{{ text }}</text>
+{% endfor %}
+<path d="M{{ left }} {{ bottom }}H{{ right }}" opacity="0.6"/>
+<text x="{{ right }}" y="{{ height - 5 }}" text-anchor="end" fill="currentColor" stroke="none">{{ x_label }}</text>
+{% for path, marks, color, dashes in lines %}
+<path d="{{ path }}" stroke="{{ color }}" stroke-width="2" stroke-dasharray="{{ dashes }}" stroke-linejoin="round"/>
+{% for x, y in marks %}
+<circle cx="{{ x }}" cy="{{ y }}" r="3.5" fill="{{ color }}" stroke="none"/>
+{% endfor %}
+{% endfor %}
+{% if empty %}
+<text x="{{ (left + right) / 2 }}" y="{{ height / 2 }}" text-anchor="middle" fill="currentColor" stroke="none">\
+{{ empty }}</text>
+{% endif %}
+</svg>
+</figure>
+""")
+_LEGEND = template("""\
+<div style="display:flex;flex-wrap:wrap;gap:2px 16px;font-size:92%">
+{% for label, color, dashes in entries %}
+<span><svg width="26" height="8" aria-hidden="true"><path d="M0 4H26" stroke="{{ color }}" stroke-width="3" \
+stroke-dasharray="{{ dashes }}"/></svg> {{ label }}</span>
+{% endfor %}
+</div>
+""")
+
+
+def chart(title: str, x_label: str, lines: Sequence[Line], empty: str, x_end: float | None = None) -> str:
+    """One chart as HTML; `empty` is said where nothing can be drawn, `x_end` is how far the lines will go."""
+    lines = [_thinned(line) for line in lines[: len(STYLES)]]
+    xs, ys = (np.concatenate([getattr(line, name) for line in lines] or [np.array([])]) for name in "xy")
+    x_top = max(x_end or 0.0, float(xs.max(initial=0.0))) or 1.0
+    y_low, y_top = _limits(ys)
+    right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
+
+    def place(x: np.ndarray, y: np.ndarray) -> list[tuple[float, float]]:
+        across = LEFT + x / x_top * (right - LEFT)
+        down = bottom - (np.minimum(y, y_top) - y_low) / (y_top - y_low) * (bottom - TOP)
+        return list(zip(across.round(1).tolist(), down.round(1).tolist(), strict=True))
+
+    points = [place(line.x, line.y) for line in lines]
+    x_ticks = np.array([tick for tick in MaxNLocator(4).tick_values(0, x_top) if tick <= x_top])
+    y_ticks = np.array([tick for tick in MaxNLocator(4).tick_values(y_low, y_top) if y_low <= tick <= y_top])
+    across = [x for x, _ in place(x_ticks, np.full(len(x_ticks), y_low))]
+    down = [y for _, y in place(np.zeros(len(y_ticks)), y_ticks)]
+    return _CHART.render(
+        title=title,
+        alt=_in_words(title, x_label, lines, empty),
+        width=WIDTH,
+        height=HEIGHT,
+        left=LEFT,
+        right=right,
+        bottom=bottom,
+        x_label=x_label,
+        x_ticks=list(zip(across, map(_short, x_ticks), strict=True)),
+        y_ticks=list(zip(down, map(_short, y_ticks), strict=True)),
+        lines=[
+            (_path(each), each if line.marks else [], *style)
+            for each, line, style in zip(points, lines, STYLES, strict=False)
+        ],
+        empty="" if len(xs) else empty,
+    )
+
+
+def legend(labels: Sequence[str]) -> str:
+    """What the lines of charts are, as HTML; nothing where there is but one."""
+    entries = [(label, *style) for label, style in zip(labels, STYLES, strict=False)]
+    return _LEGEND.render(entries=entries) if len(entries) > 1 else ""
+
+
+def _thinned(line: Line) -> Line:
+    """The line without what is missing; of many points the means of some that follow each other."""
+    known = np.isfinite(line.x) & np.isfinite(line.y)
+    x, y = line.x[known], line.y[known]
+    if len(x) > POINTS:
+        starts = np.linspace(0, len(x), POINTS, endpoint=False).astype(int)
+        counts = np.diff([*starts, len(x)])
+        x, y = (np.add.reduceat(values, starts) / counts for values in (x, y))
+    return Line(line.label, x, y, line.marks)
+
+
+def _limits(ys: np.ndarray) -> tuple[float, float]:
+    """From 0 upwards, or from what is least where all is far above 0."""
+    if not len(ys):
+        return 0.0, 1.0
+    low, top = float(ys.min()), float(ys.max())
+    if len(ys) > FEW:
+        top = min(top, 2 * float(np.quantile(ys, OUTLIERS)))
+    if low < 0.7 * top:
+        low = min(0.0, low)
+    else:
+        low = max(0.0, low - 0.5 * (top - low) - 0.01 * top)
+    return low, max(top + 0.05 * (top - low), low + 1e-6)
+
+
+def _path(points: list[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{x} {y}" for x, y in points) if points else ""
+
+
+def _short(value: float) -> str:
+    return f"{value / 1000:g}k" if abs(value) >= 10_000 else f"{value:g}"
+
+
+def _in_words(title: str, x_label: str, lines: Sequence[Line], empty: str) -> str:
+    """First and last figure of each line."""
+    facts = [
+        f"{line.label}: from {line.y[0]:.4g} to {line.y[-1]:.4g} after {line.x[-1]:.3g} {x_label}"
+        for line in lines
+        if len(line.y)
+    ]
+    return f"{title}. {'; '.join(facts) or empty}."
