@@ -110,3 +110,9 @@ def test_lesson_is_stored_executed_and_without_errors(path: Path) -> None:
     ]
     assert all(cell.execution_count for cell in code), "run `make notebooks`"
     assert not [output.evalue for cell in code for output in cell.outputs if output.output_type == "error"]
+
+
+def test_each_test_module_has_a_name_of_its_own() -> None:
+    """Else pytest, which imports them by their bare names, collects only one of two."""
+    names = [path.name for path in (ROOT / "tests").glob("*/test_*.py")]
+    assert sorted(names) == sorted(set(names))
