@@ -18,6 +18,7 @@ from course_lib.runs.found import FoundRun
 MOST_CURVES = len(STYLES)  # runs in a chart: those that go on, and the last that went before
 MOST_SHOWN = 3  # runs that go on at the same time and have bars
 RATES = 25  # points of a curve of throughput
+EPOCHS_AT_ONCE = 10  # that an axis shows from the start
 AXES = ("epochs", "seconds")
 CHARTS = '<div style="display:grid;grid-template-columns:repeat(auto-fit,minmax(230px,1fr));gap:6px 18px">{}</div>'
 
@@ -67,7 +68,7 @@ class Following:
             loss.append(Line(label, steps[axis], steps["loss"]))
             accuracy.append(Line(label, epochs[axis], 100 * epochs["accuracy"], marks=True))
             speed.append(Line(label, *_rates(steps["samples"], steps["seconds"], steps[axis])))
-        end = max(float(live.run.config.epochs) for live in lives) if axis == "epochs" else None
+        end = _end_of(lives) if axis == "epochs" else None
         charts = [
             chart("Training loss", axis, loss, "no step yet", end),
             chart("Validation accuracy (%)", axis, accuracy, "no epoch has ended yet", end),
@@ -77,8 +78,18 @@ class Following:
 
 
 def _label(live: LiveRun, name_of: Callable[[str], str]) -> str:
-    ranks = live.run.config.world_size
-    return f"{name_of(str(live.run.path))}: {ranks} rank{'s' * (ranks > 1)}"
+    config = live.run.config
+    ranks = f"{config.world_size} {'simulated ' if config.simulated else ''}rank{'s' * (config.world_size > 1)}"
+    return f"{name_of(str(live.run.path))}: {ranks} x {config.batch_size}"
+
+
+def _end_of(lives: list[LiveRun]) -> float:
+    """Where an axis of epochs ends: of long runs it moves on now and then, so that what has been done is seen."""
+    done = max(live.run.config.epochs * live.paces[0].fraction for live in lives)
+    end = float(EPOCHS_AT_ONCE)
+    while end < done:
+        end *= 2
+    return min(end, max(float(live.run.config.epochs) for live in lives))
 
 
 def _live(path: str) -> LiveRun | None:

@@ -15,7 +15,7 @@ from course_lib.lab.pages import template
 from course_lib.lab.style import PALETTE
 
 WIDTH, HEIGHT = 300, 170
-LEFT, RIGHT, TOP, BOTTOM = 44, 10, 8, 34  # pixels around the axes
+LEFT, RIGHT, TOP, BOTTOM = 44, 18, 8, 34  # pixels around the axes
 POINTS = 120  # of a line at most: more than pixels can show would only take time
 OUTLIERS = 0.9  # what is more than twice as high as this share of a line is cut off
 FEW = 20  # points of which none is cut off
