@@ -11,11 +11,11 @@ from ipywidgets import HTML, Dropdown, Layout, VBox
 from matplotlib.figure import Figure
 
 from course_lib.lab import plots
-from course_lib.lab.display import data_uri, display_figure
+from course_lib.lab.display import display_figure, image_html
 from course_lib.lab.learning_plots import SETTINGS_OF_A_RUN
-from course_lib.lab.pages import IMAGE, template
+from course_lib.lab.pages import template
 from course_lib.lab.run_table import run_table
-from course_lib.lab.style import DPI, alt_text
+from course_lib.lab.style import alt_text
 from course_lib.runs import store
 from course_lib.runs.folder import FINISHED
 
@@ -105,11 +105,7 @@ class FigureView(VBox):  # type: ignore[misc]  # ipywidgets has no types
         if none:
             self.clear()
             return
-        figure = self.figure_of(runs)
-        width, height = (round(DPI * side) for side in figure.get_size_inches())
-        source = data_uri(figure, SCALE)
-        self.image.value = IMAGE.render(alt=alt_text(figure), source=source, width=width, height=height)
-        del figure
+        self.image.value = image_html(self.figure_of(runs), SCALE)
         gc.collect(1)  # a figure's parts hold each other, and dozens would stay until Python looks for old circles
 
     def clear(self) -> None:
