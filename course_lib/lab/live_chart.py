@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from matplotlib.ticker import MaxNLocator
 
 from course_lib.lab.pages import template
 from course_lib.lab.style import PALETTE
+from course_lib.lab.svg import Scale, axes
 
 WIDTH, HEIGHT = 300, 170
 LEFT, RIGHT, TOP, BOTTOM = 44, 18, 8, 34  # pixels around the axes
@@ -43,16 +43,7 @@ _CHART = template("""\
 <figcaption style="font-weight:600;font-size:92%">{{ title }}</figcaption>
 <svg role="img" aria-label="{{ alt }}" viewBox="0 0 {{ width }} {{ height }}" style="width:100%;display:block" \
 fill="none" stroke="currentColor" font-size="11">
-{% for at, text in y_ticks %}
-<path d="M{{ left }} {{ at }}H{{ right }}" opacity="0.2"/>
-<text x="{{ left - 5 }}" y="{{ at + 4 }}" text-anchor="end" fill="currentColor" stroke="none">{{ text }}</text>
-{% endfor %}
-{% for at, text in x_ticks %}
-<path d="M{{ at }} {{ bottom }}v4" opacity="0.6"/>
-<text x="{{ at }}" y="{{ bottom + 15 }}" text-anchor="middle" fill="currentColor" stroke="none">{{ text }}</text>
-{% endfor %}
-<path d="M{{ left }} {{ bottom }}H{{ right }}" opacity="0.6"/>
-<text x="{{ right }}" y="{{ height - 5 }}" text-anchor="end" fill="currentColor" stroke="none">{{ x_label }}</text>
+{{ axes | safe }}
 {% for path, marks, color, dashes in lines %}
 <path d="{{ path }}" stroke="{{ color }}" stroke-width="2" stroke-dasharray="{{ dashes }}" stroke-linejoin="round"/>
 {% for x, y in marks %}
@@ -84,16 +75,10 @@ def chart(title: str, x_label: str, lines: Sequence[Line], empty: str, x_end: fl
     y_low, y_top = _limits(ys)
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
 
-    def place(x: np.ndarray, y: np.ndarray) -> list[tuple[float, float]]:
-        across = LEFT + x / x_top * (right - LEFT)
-        down = bottom - (np.minimum(y, y_top) - y_low) / (y_top - y_low) * (bottom - TOP)
-        return list(zip(across.round(1).tolist(), down.round(1).tolist(), strict=True))
-
-    points = [place(line.x, line.y) for line in lines]
-    x_ticks = np.array([tick for tick in MaxNLocator(4).tick_values(0, x_top) if tick <= x_top])
-    y_ticks = np.array([tick for tick in MaxNLocator(4).tick_values(y_low, y_top) if y_low <= tick <= y_top])
-    across = [x for x, _ in place(x_ticks, np.full(len(x_ticks), y_low))]
-    down = [y for _, y in place(np.zeros(len(y_ticks)), y_ticks)]
+    across, down = Scale(0, x_top, LEFT, right), Scale(y_low, y_top, bottom, TOP)
+    points = [
+        list(zip(across(line.x).tolist(), down(np.minimum(line.y, y_top)).tolist(), strict=True)) for line in lines
+    ]
     return _CHART.render(
         title=title,
         alt=_in_words(title, x_label, lines, empty),
@@ -102,9 +87,7 @@ def chart(title: str, x_label: str, lines: Sequence[Line], empty: str, x_end: fl
         left=LEFT,
         right=right,
         bottom=bottom,
-        x_label=x_label,
-        x_ticks=list(zip(across, map(_short, x_ticks), strict=True)),
-        y_ticks=list(zip(down, map(_short, y_ticks), strict=True)),
+        axes=axes(across, down, x_label, across.ticks(), down.ticks()),
         lines=[
             (_path(each), each if line.marks else [], *style)
             for each, line, style in zip(points, lines, STYLES, strict=False)
@@ -146,10 +129,6 @@ def _limits(ys: np.ndarray) -> tuple[float, float]:
 
 def _path(points: list[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{x} {y}" for x, y in points) if points else ""
-
-
-def _short(value: float) -> str:
-    return f"{value / 1000:g}k" if abs(value) >= 10_000 else f"{value:g}"
 
 
 def _in_words(title: str, x_label: str, lines: Sequence[Line], empty: str) -> str:

@@ -19,6 +19,7 @@ from course_lib.lab.comparison import comparison_html
 from course_lib.lab.controls import Controls
 from course_lib.lab.experiments import Experiment, at_work, begin, needs_baseline, single, swept
 from course_lib.lab.figures import FigureView, Results
+from course_lib.lab.interaction import all_below, make_answer
 from course_lib.lab.live_area import LiveArea
 from course_lib.lab.outcome import outcome_html
 from course_lib.lab.panel_html import facts_html, heading_html, status_html
@@ -26,7 +27,6 @@ from course_lib.lab.pump import Pump, retire_others
 from course_lib.lab.questions import GuessQuestion, SweepQuestion
 from course_lib.lab.runs_folder import RunsFolder
 from course_lib.lab.runs_view import FLOW, RunsView
-from course_lib.lab.watch import answer_while_busy
 from course_lib.runs.folder import FAILED, FINISHED
 from course_lib.runs.functions import TrainFunction
 from course_lib.runs.launch import data_parallel_trainer, warm_up
@@ -64,8 +64,7 @@ class ScalingLab(VBox):  # type: ignore[misc]  # ipywidgets has no types
         self._make_widgets()
         super().__init__(self._layout(), layout=Layout(max_width="1100px"))
         self.add_class("scaling-lab")
-        for widget in _all_below(self):
-            answer_while_busy(widget)
+        make_answer(self)
         self.tell(self._greeting())
         self._arrange_buttons()
         self._pump.start()
@@ -260,7 +259,7 @@ class ScalingLab(VBox):  # type: ignore[misc]  # ipywidgets has no types
     def retire(self) -> None:
         """Give way to a panel of the same folder that was opened later."""
         self._pump.end()
-        below = _all_below(self)[1:]
+        below = all_below(self)[1:]
         self.children = [HTML(status_html("This panel was opened again: the newer one has its runs."))]
         for widget in below:
             widget.close()
@@ -279,8 +278,3 @@ def _button(words: str, act: Callable[[], None], style: str = "") -> Button:
     button = Button(description=words, button_style=style, layout=Layout(width="auto", min_width="7em"))
     button.on_click(lambda _: act())
     return button
-
-
-def _all_below(widget: Widget) -> list[Widget]:
-    """A widget and all in it."""
-    return [widget, *(each for child in getattr(widget, "children", ()) for each in _all_below(child))]

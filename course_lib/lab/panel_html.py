@@ -5,23 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 from course_lib.lab.choices import GIB, Choices, Consequences
+from course_lib.lab.interaction import KEYBOARD
 from course_lib.lab.live import duration
 from course_lib.lab.pages import template
 from course_lib.lab.series import number
 from course_lib.runs.estimates import Estimate, Memory
 
-# Labels stand above their inputs; what has the focus of the keyboard is seen. To JupyterLab, a list that has the focus
-# is part of the cell: arrow keys would go to the next cell, and M make text of the cell. The script keeps it from that.
+# Labels stand above their inputs.
 STYLE = """\
-<style onload="this.closest('.scaling-lab')?.addEventListener('focusin', ({target}) =>
-target.toggleAttribute('data-lm-suppress-shortcuts', target.matches('select, [role=region]')))">
+<style>
 .scaling-lab .widget-label { text-align: left !important; white-space: nowrap; }
 .scaling-lab .widget-text, .scaling-lab .widget-dropdown { margin: 2px 0; min-width: 0; }
 .scaling-lab .widget-text input, .scaling-lab .widget-dropdown select { flex: 0 0 auto; min-width: 0; height: 28px; }
 .scaling-lab .widget-html-content { line-height: 1.4; }
 .scaling-lab .widget-html { overflow: visible; }
-.scaling-lab button:focus-visible, .scaling-lab [tabindex]:focus-visible, .scaling-lab a:focus-visible {
-  outline: 2px solid #0072B2; outline-offset: 1px; }
 </style>
 """
 
@@ -49,8 +46,8 @@ _FACTS = template("""\
 
 
 def heading_html(folder: Path) -> str:
-    """The title of the panel, and its style."""
-    return STYLE + _HEADING.render(folder=folder)
+    """The title of the panel, its style, and what keeps its keys from JupyterLab."""
+    return KEYBOARD + STYLE + _HEADING.render(folder=folder)
 
 
 def status_html(text: str) -> str:

@@ -6,9 +6,10 @@ import threading
 import time
 
 import pandas as pd
-from ipywidgets import HTML, Box, Button, HBox, Layout, VBox, Widget
+from ipywidgets import HTML, Box, Button, HBox, Layout, VBox
 
 from course_lib.lab.display import image_html
+from course_lib.lab.interaction import answer_while_busy
 from course_lib.lab.learning_plots import progress
 from course_lib.lab.live import LiveRun
 from course_lib.lab.pages import EPOCHS
@@ -91,12 +92,3 @@ def _stop_button(run: Run, name: str) -> Button:
     button.on_click(lambda _: run.stop())
     answer_while_busy(button)
     return button
-
-
-def answer_while_busy(widget: Widget) -> None:
-    """Have what is done to a widget reach the kernel while a cell runs.
-
-    From 7.4 on, ipykernel hands it to the loop that sent the widget, which is busy as long as a cell waits for a run.
-    Forgetting that loop leaves the choice to Lab, which has a loop for widgets.
-    """
-    vars(widget.comm).pop("_reply_subshell_id", None)

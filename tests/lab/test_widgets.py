@@ -8,8 +8,10 @@ from html.parser import HTMLParser
 import pytest
 from ipywidgets import Button
 from matplotlib.colors import to_rgb
+from processes import eventually
 
 from course_lib.lab import widgets
+from course_lib.lab.widgets import stepped
 from course_lib.lab.widgets.lesson import RANK_COLORS, Lesson, ink
 from course_lib.runs.dealing import dealt
 
@@ -165,19 +167,55 @@ def test_steps_go_forwards_and_back_between_the_first_and_the_last():
     assert (ring.place, ring.last()) == (0, 2)
 
 
-def test_playing_ends_at_the_last_step_and_when_somebody_stops_it():
+def test_playing_ends_at_the_last_step(monkeypatch):
+    monkeypatch.setattr(stepped, "SECONDS_A_STEP", 0.001)
     ring = widgets.RingAllReduce()
-    ring.play_on(threading.Event(), seconds=0)
+    ring.play.click()
+    assert eventually(lambda: not playing())
     assert (ring.place, ring.play.description) == (ring.last(), "Play")
+    monkeypatch.setattr(stepped, "SECONDS_A_STEP", 1000)
     ring.play.click()
     assert (ring.place, ring.play.description) == (0, "Stop")
+    assert len(playing()) == 1
     ring.play.click()
-    assert ring.play.description == "Play"
-    ring.go(2)
-    stop = threading.Event()
-    stop.set()
-    ring.play_on(stop, seconds=0)
-    assert ring.place == 2
+    assert (ring.place, ring.play.description) == (0, "Play")
+    assert eventually(lambda: not playing())
+
+
+STOPS = {
+    "its buttons": lambda ring: ring.next.click(),
+    "its controls": lambda ring: setattr(ring.ranks, "value", 3),
+    "its cell, which is run again": lambda ring: widgets.RingAllReduce(),
+    "another lesson that plays": lambda ring: widgets.GradientAveraging().play.click(),
+    "its end": lambda ring: ring.close(),
+}
+
+
+@pytest.mark.parametrize("stop", STOPS.values(), ids=STOPS)
+def test_of_a_lesson_that_plays_no_thread_is_left(stop, monkeypatch):
+    monkeypatch.setattr(stepped, "SECONDS_A_STEP", 1000)
+    ring = widgets.RingAllReduce()
+    for _ in range(21):
+        ring.play.click()
+    assert eventually(lambda: len(playing()) == 1)
+    (thread,) = playing()
+    stop(ring)
+    assert eventually(lambda: not thread.is_alive())
+    assert ring.play.description == "Play" or ring.comm is None
+    stepped.stop_all()
+    assert eventually(lambda: not playing())
+
+
+def test_a_step_that_comes_too_late_is_not_shown():
+    ring = widgets.RingAllReduce()
+    over = threading.Event()
+    over.set()
+    assert not ring.play_on(over)
+    assert ring.place == 0
+
+
+def playing() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if isinstance(thread, stepped.Player)]
 
 
 # Averages of gradients
@@ -207,8 +245,8 @@ def test_bucket_timeline_says_what_is_exposed():
     exposed = 1000 * timeline["end_s"].iloc[-1] - 100
     assert len(timeline) == 5
     assert f"{exposed:.3g} ms exposed" in repr(lesson)
-    (image,) = [attributes for tag, attributes in picture(lesson).tags if tag == "img"]
-    assert f"{exposed:.3g} ms exposed" in str(image["alt"])
+    (drawn,) = [attributes for tag, attributes in picture(lesson).tags if tag == "svg"]
+    assert f"{exposed:.3g} ms exposed" in str(drawn["aria-label"])
 
 
 @pytest.mark.parametrize(

@@ -157,6 +157,11 @@ def test_the_curve_is_what_the_optimizer_gets(rule, peak, schedule):
     assert curve["lr"].tolist() == pytest.approx(rates)
     assert curve["epoch"].tolist() == pytest.approx([step / 10 for step in range(20)])
     assert curve["lr"].max() == pytest.approx(peak)
+    few = lr_curve(config, train_samples=1990, most=7)  # of them the same, with the first, the highest and the last
+    assert few["lr"].tolist() == curve["lr"][few["step"]].tolist()
+    assert few["step"].iloc[[0, -1]].tolist() == [0, 19]
+    assert few["lr"].max() == curve["lr"].max()
+    assert 7 <= len(few) <= 9
 
 
 @LAW

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from course_lib.lab.pages import template
-from course_lib.lab.widgets.lesson import SteppedLesson, choice
+from course_lib.lab.widgets.lesson import choice
+from course_lib.lab.widgets.stepped import SteppedLesson
 from course_lib.runs.averaging import PARAMETERS, PLAIN, WEIGHTED, WHOLE, averaged_step
 
 # Of about target = 2 input + 1.
@@ -23,8 +24,8 @@ SHARDS = {
 }
 
 _TABLE = template("""\
-<div style="overflow-x:auto;font-size:13px;line-height:1.5">
-{{ caption }}
+<div style="font-size:13px;line-height:1.5">{{ caption }}</div>
+<div style="overflow-x:auto;font-size:13px;line-height:1.5" tabindex="0" role="region" aria-label="Gradients">
 <table aria-label="Gradients of the replicas, and their averages" style="table-layout:fixed;width:1px;
 border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums;margin:4px 0">
 <thead><tr>

@@ -2,24 +2,54 @@
 
 from __future__ import annotations
 
-from itertools import cycle
-
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from course_lib.lab.display import image_html
-from course_lib.lab.style import DPI, GREY, NORMAL, PALETTE, SMALL, finish, label_axes, new_figure
-from course_lib.lab.widgets.lesson import SCALE, Lesson, ink, number, whole_number
+from course_lib.lab.pages import template
+from course_lib.lab.style import PALETTE
+from course_lib.lab.svg import Scale, axes, picture
+from course_lib.lab.widgets.lesson import Lesson, ink, number, whole_number
 from course_lib.scaling.buckets import bucket_sizes, bucket_timeline
 from course_lib.scaling.collectives import Cluster, Link, all_reduce_seconds
 
-HEIGHT = 2.9  # inches
 MIB = 2**20
 COLORS = PALETTE[:6]
-BACKWARD, NETWORK = 0, 1  # the lanes, from above
-NARROWEST = 0.018  # of the figure, for a box with a number in it
+TITLE = "One step: each bucket is exchanged as soon as it is full"
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860, 236, 110, 14, 38, 196  # pixels
+BACKWARD, NETWORK, LANE = 44, 106, 52  # pixels: where the lanes begin, and how high they are
+ARROW = 180  # pixels: where what is exposed is shown
+NARROWEST = 16  # pixels of a box with a number in it
+MANY = 100  # boxes: of more, the edges would hide them
+
+_LANES = template("""\
+<text x="0" y="16" font-size="14" font-weight="600">{{ title }}</text>
+{{ axes | safe }}
+{% for y, name, what in lanes %}
+<text x="0" y="{{ y + 23 }}">{{ name }}</text>
+<text x="0" y="{{ y + 40 }}">{{ what }}</text>
+{% endfor %}
+{% for path, color in boxes %}
+<path d="{{ path }}" fill="{{ color }}" stroke="currentColor" stroke-width="{{ edge }}"/>
+{% endfor %}
+{% for x, y, number, color in numbers %}
+<text x="{{ x }}" y="{{ y }}" text-anchor="middle" fill="{{ color }}">{{ number }}</text>
+{% endfor %}
+<path d="M{{ over }} {{ top - 4 }}V{{ bottom }}" fill="none" stroke="currentColor" stroke-width="1.5" \
+stroke-dasharray="5 4"/>
+<text x="{{ over + (5 if over < 600 else -5) }}" y="{{ top }}" \
+text-anchor="{{ "start" if over < 600 else "end" }}">backward ends</text>
+{% if exposed %}
+<path d="M{{ over }} {{ arrow }}H{{ end }}" stroke="currentColor" stroke-width="1.5"/>
+{% if end - over > 16 %}
+<path d="M{{ over }} {{ arrow }}l7-4v8zM{{ end }} {{ arrow }}l-7-4v8z"/>
+{% endif %}
+{% if end - over > 160 %}
+<text x="{{ (over + end) / 2 }}" y="{{ arrow - 6 }}" text-anchor="middle">{{ exposed }}</text>
+{% else %}
+<text x="{{ over - 8 }}" y="{{ arrow + 4 }}" text-anchor="end">{{ exposed }}</text>
+{% endif %}
+{% endif %}
+""")
 
 
 class BucketTimeline(Lesson):
@@ -42,7 +72,7 @@ class BucketTimeline(Lesson):
         self.bandwidth = number("Link (GB/s)", 2, 0.01, 1000, 1)
         self.latency = number("Latency (µs)", 50, 0, 10_000, 10)
         controls = [self.gradient, self.bucket, self.backward, self.ranks, self.bandwidth, self.latency]
-        super().__init__(controls, height=round(HEIGHT * DPI), lines=4)
+        super().__init__(controls, height=HEIGHT, lines=4)
 
     def all_reduce_seconds(self, sizes: np.ndarray) -> np.ndarray:
         """Seconds of the all-reduce of each of these sizes in bytes."""
@@ -59,18 +89,19 @@ class BucketTimeline(Lesson):
         """The lanes of backward and of the network, and what is exposed, in words."""
         timeline = self.timeline()
         sentences = self._in_words(timeline)
-        return image_html(_figure(timeline, self.backward.value, sentences), SCALE), sentences
+        drawn = _drawing(timeline, self.backward.value)
+        return picture(TITLE, sentences, WIDTH, HEIGHT, drawn), sentences
 
     def _in_words(self, timeline: pd.DataFrame) -> list[str]:
         if self.ranks.value == 1:
-            return [f"One rank has nothing to exchange: the step waits for backward only, {self.backward.value:g} ms."]
+            return [f"One rank has nothing to exchange: the step waits for backward only, {_ms(self.backward.value)}."]
         took = 1000 * float((timeline["end_s"] - timeline["start_s"]).sum())
         end = 1000 * float(timeline["end_s"].iloc[-1])
         exposed = end - self.backward.value
         buckets = "1 bucket" if len(timeline) == 1 else f"{len(timeline)} buckets"
         first = (
-            f"{buckets}, {took:.3g} ms of all-reduce: {took - exposed:.3g} ms hidden behind backward, "
-            f"{exposed:.3g} ms exposed. All is done at {end:.4g} ms."
+            f"{buckets}, {_ms(took)} of all-reduce: {_ms(max(0.0, took - exposed))} hidden behind backward, "
+            f"{_ms(exposed)} exposed. All is done at {_ms(end)}."
         )
         return [first, self._why(timeline), self._without_buckets(end)]
 
@@ -80,50 +111,59 @@ class BucketTimeline(Lesson):
         if last["start_s"] > last["ready_s"]:
             late = 1000 * (last["start_s"] - last["ready_s"])
             return (
-                f"The network cannot keep up: the last bucket is full when backward ends, and waits {late:.3g} ms more."
+                f"The network cannot keep up: the last bucket is full when backward ends, and waits {_ms(late)} more."
             )
         return "The network keeps up: only the last bucket is exposed, since there is no backward left to hide it."
 
     def _without_buckets(self, end: float) -> str:
         """The same in one piece."""
         whole = self.backward.value + 1000 * float(self.all_reduce_seconds(np.array(self.gradient.value * MIB)))
-        text = f"In one piece after backward, the exchange would end at {whole:.4g} ms: "
+        text = f"In one piece after backward, the exchange would end at {_ms(whole)}: "
         if whole > 1.01 * end:
-            return f"{text}buckets save {whole - end:.3g} ms."
+            return f"{text}buckets save {_ms(whole - end)}."
         if whole < 0.99 * end:
-            return f"{text}{end - whole:.3g} ms earlier. So many small buckets pay the latency over and over."
+            return f"{text}{_ms(end - whole)} earlier. So many small buckets pay the latency over and over."
         return f"{text}buckets of this size make no difference."
 
 
-def _figure(timeline: pd.DataFrame, backward_ms: float, facts: list[str]) -> Figure:
-    figure, (axes,) = new_figure(height=HEIGHT)
-    label_axes(axes, "Milliseconds after backward began", "")
+def _drawing(timeline: pd.DataFrame, backward_ms: float) -> str:
     starts, ends, ready = (1000 * timeline[name].to_numpy() for name in ("start_s", "end_s", "ready_s"))
     longest = max(backward_ms, ends[-1])
-    axes.set_xlim(0, 1.02 * longest)
-    _draw_lane(axes, BACKWARD, np.concatenate([[0.0], ready[:-1]]), ready)
-    _draw_lane(axes, NETWORK, starts, ends)
-    axes.set_yticks([BACKWARD, NETWORK], ["backward\nfills bucket", "all-reduce\nof bucket"], fontsize=NORMAL)
-    axes.set_ylim(1.75, -0.5)
-    axes.grid(False, axis="y")
-    axes.axvline(backward_ms, color=GREY, linestyle="--", linewidth=1.2)
+    x, y = Scale(0, 1.01 * longest, LEFT, WIDTH - RIGHT), Scale(0, 1, BOTTOM, TOP)
+    lanes = [(BACKWARD, x(np.concatenate([[0.0], ready[:-1]])), x(ready))]
+    if (ends > starts).any():
+        lanes.append((NETWORK, x(starts), x(ends)))
     exposed = ends[-1] - backward_ms
-    if exposed > 0:
-        axes.annotate("", (backward_ms, 1.52), (ends[-1], 1.52), arrowprops={"arrowstyle": "<->", "color": "black"})
-        late = exposed > 0.5 * longest
-        x, side = ((backward_ms + ends[-1]) / 2, "center") if late else (backward_ms - 0.01 * longest, "right")
-        axes.text(x, 1.66 if late else 1.56, f"exposed: {exposed:.3g} ms", ha=side, va="center", fontsize=SMALL)
-    return finish(figure, "One step: each bucket is exchanged as soon as it is full", [], facts)
+    return _LANES.render(
+        title=TITLE,
+        axes=axes(x, y, "milliseconds after backward began", x.ticks(10), []),
+        lanes=[(BACKWARD, "backward", "fills bucket"), (NETWORK, "all-reduce", "of bucket")],
+        boxes=[box for lane in lanes for box in _boxes(*lane)],
+        numbers=[number for lane in lanes for number in _numbers(*lane)],
+        edge=0.8 if len(timeline) < MANY else 0,
+        top=TOP,
+        bottom=BOTTOM,
+        arrow=ARROW,
+        over=float(x(backward_ms)),
+        end=float(x(ends[-1])),
+        exposed=f"exposed: {_ms(exposed)}" if exposed > 0 else "",
+    )
 
 
-def _draw_lane(axes: Axes, lane: int, starts: np.ndarray, ends: np.ndarray) -> None:
-    """One box a bucket, with its number where there is room."""
-    colors = [color for _, color in zip(starts, cycle(COLORS), strict=False)]
-    spans = list(zip(starts, ends - starts, strict=True))
-    edge = 0.5 if len(spans) < 100 else 0  # wider than the boxes, white edges would hide them
-    axes.broken_barh(spans, (lane - 0.34, 0.68), facecolors=colors, edgecolor="white", linewidth=edge)
-    narrowest = NARROWEST * axes.get_xlim()[1]
-    for place, (start, took) in enumerate(spans):
-        if took > narrowest:
-            middle, color = start + took / 2, ink(colors[place])
-            axes.text(middle, lane, str(place + 1), ha="center", va="center", fontsize=NORMAL, color=color)
+def _boxes(top: int, lefts: np.ndarray, rights: np.ndarray) -> list[tuple[str, str]]:
+    """One box a bucket; those of one colour are one path, since there may be thousands."""
+    paths = [f"M{left:.1f} {top}H{right:.1f}v{LANE}H{left:.1f}z" for left, right in zip(lefts, rights, strict=True)]
+    return [("".join(paths[place :: len(COLORS)]), color) for place, color in enumerate(COLORS[: len(paths)])]
+
+
+def _numbers(top: int, lefts: np.ndarray, rights: np.ndarray) -> list[tuple[float, float, int, str]]:
+    """The number of each bucket, where there is room for it."""
+    return [
+        (float(lefts[place] + rights[place]) / 2, top + LANE / 2 + 5, place + 1, ink(COLORS[place % len(COLORS)]))
+        for place in np.flatnonzero(rights - lefts > NARROWEST).tolist()
+    ]
+
+
+def _ms(milliseconds: float) -> str:
+    """To three or four figures."""
+    return f"{milliseconds:,.0f} ms" if milliseconds >= 1000 else f"{milliseconds:.{3 + (milliseconds >= 100)}g} ms"

@@ -9,13 +9,13 @@ from typing import Any
 from ipywidgets import HTML, BoundedFloatText, BoundedIntText, Box, Button, Checkbox, Dropdown, Layout, VBox, Widget
 from matplotlib.colors import to_rgb
 
+from course_lib.lab.interaction import KEYBOARD, make_answer
 from course_lib.lab.pages import template
 from course_lib.lab.style import PALETTE
+from course_lib.lab.svg import as_images
 
 WIDTH = "940px"
 RANK_COLORS = (*PALETTE, "#F0E442")  # the ranks' numbers are written on them, so that colour alone says nothing
-SCALE = 2  # pixels of a figure for each of the page: it stays sharp when zoomed in
-SECONDS_A_STEP = 1.2  # while a widget plays
 
 _TITLE = template('<div role="heading" aria-level="4" style="font-weight:600;margin:4px 0">{{ title }}</div>')
 _WORDS = template("""\
@@ -38,13 +38,15 @@ class Lesson(VBox):  # type: ignore[misc]  # ipywidgets has no types
     def __init__(self, controls: Sequence[Widget], height: int, lines: int = 3) -> None:
         """`controls` in their order; `height` in pixels and `lines` of words are kept free, so that nothing jumps."""
         self._lines = lines
+        self._lock = threading.RLock()  # a click and a cell may be at work at the same time
         self._picture, self._words = HTML(layout=Layout(min_height=f"{height}px")), HTML()
         row = Layout(display="flex", flex_flow="row wrap", grid_gap="2px 14px", align_items="center")
-        heading = HTML(_TITLE.render(title=self.title))
+        heading = HTML(KEYBOARD + _TITLE.render(title=self.title))
         super().__init__([heading, Box(controls, layout=row), self._words, self._picture], layout={"max_width": WIDTH})
         for control in controls:
             if not isinstance(control, Button):
                 control.observe(lambda _: self.show(), "value")
+        make_answer(self)
         self.show()
 
     def draw(self) -> tuple[str, list[str]]:
@@ -53,8 +55,9 @@ class Lesson(VBox):  # type: ignore[misc]  # ipywidgets has no types
 
     def show(self) -> None:
         """Draw what the controls say."""
-        self._picture.value, self.sentences = self.draw()
-        self._words.value = _WORDS.render(sentences=self.sentences, lines=self._lines)
+        with self._lock:
+            self._picture.value, self.sentences = self.draw()
+            self._words.value = _WORDS.render(sentences=self.sentences, lines=self._lines)
 
     def __repr__(self) -> str:
         return f"{self.title}. {' '.join(self.sentences)}"
@@ -63,69 +66,8 @@ class Lesson(VBox):  # type: ignore[misc]  # ipywidgets has no types
         bundle = super()._repr_mimebundle_(**options)
         if bundle is None:
             return None
-        kept = "\n".join([_TITLE.render(title=self.title), self._words.value, self._picture.value])
+        kept = "\n".join([_TITLE.render(title=self.title), self._words.value, as_images(self._picture.value)])
         return {**bundle, "text/plain": repr(self), "text/html": kept}
-
-
-class SteppedLesson(Lesson):
-    """A lesson that is told step by step, with buttons to go on, to go back and to play.
-
-    Attributes:
-        place: the step that is shown, from 0 on.
-        back, next, play: the buttons.
-    """
-
-    def __init__(self, controls: Sequence[Widget], height: int, lines: int = 3) -> None:
-        self.place = 0
-        self._stop_playing = threading.Event()
-        self._stop_playing.set()
-        self.back, self.next, self.play = (_button(name) for name in ("Back", "Next", "Play"))
-        self.back.on_click(lambda _: self.go(self.place - 1))
-        self.next.on_click(lambda _: self.go(self.place + 1))
-        self.play.on_click(lambda _: self.start_or_stop())
-        for control in controls:  # before it is drawn anew
-            control.observe(lambda _: self.go(0), "value")
-        super().__init__([*controls, self.back, self.next, self.play], height, lines)
-
-    def last(self) -> int:
-        """The last step."""
-        raise NotImplementedError
-
-    def show(self) -> None:
-        """Draw what the controls say, and offer only the steps that there are."""
-        super().show()
-        self.back.disabled = self.place == 0
-        self.next.disabled = self.place == self.last()
-
-    def go(self, place: int) -> None:
-        """Show step `place`, and play no further."""
-        self._stop_playing.set()
-        self.play.description = "Play"
-        self._show_step(place)
-
-    def start_or_stop(self) -> None:
-        """Play from here, or from the start if this is the end; where it plays already, stop."""
-        if not self._stop_playing.is_set():
-            self.go(self.place)
-            return
-        if self.place == self.last():
-            self._show_step(0)
-        self.play.description = "Stop"
-        stop = self._stop_playing = threading.Event()
-        threading.Thread(
-            target=self.play_on, args=(stop, SECONDS_A_STEP), name=f"play {self.title}", daemon=True
-        ).start()
-
-    def play_on(self, stop: threading.Event, seconds: float) -> None:
-        """One step after the other, each after some seconds, until the last or until somebody says stop."""
-        while self.place < self.last() and not stop.wait(seconds):
-            self._show_step(self.place + 1)
-        if not stop.is_set():
-            self.go(self.place)
-
-    def _show_step(self, place: int) -> None:
-        self.place = min(max(place, 0), self.last())
-        self.show()
 
 
 def ink(color: str) -> str:
@@ -154,10 +96,6 @@ def choice(name: str, options: Sequence[Any], value: Any) -> Dropdown:
 def yes_or_no(name: str, value: bool) -> Checkbox:
     """A control for something that is so or not."""
     return Checkbox(value, description=name, indent=False, layout=Layout(width="auto"))
-
-
-def _button(name: str) -> Button:
-    return Button(description=name, layout=Layout(width="5em"))
 
 
 def _shape(name: str, room: str) -> dict[str, Any]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from course_lib.lab.pages import template
-from course_lib.lab.widgets.lesson import RANK_COLORS, SteppedLesson, whole_number
+from course_lib.lab.svg import picture
+from course_lib.lab.widgets.lesson import RANK_COLORS, whole_number
+from course_lib.lab.widgets.stepped import SteppedLesson
 from course_lib.runs.ring import Round, Transfer, ring_rounds
 
+TITLE = "The chunks of each rank, from chunk 0 on"
 CELL, GAP, ROW, LEFT, TOP = 84, 46, 46, 112, 26  # pixels
 
 _RING = template("""\
-<svg role="img" aria-label="{{ alt }}" width="{{ width }}" height="{{ height }}" viewBox="0 0 {{ width }} {{ height }}"
- style="max-width:100%;font-size:14px;color:inherit" fill="currentColor" stroke="none">
 {% for x, name in ranks %}
 <text x="{{ x }}" y="16" text-anchor="middle" font-weight="600">{{ name }}</text>
 {% endfor %}
@@ -39,7 +40,6 @@ _RING = template("""\
 {{- arrow.text }}</text>
 {% endif %}
 {% endfor %}
-</svg>
 """)
 
 
@@ -104,10 +104,7 @@ def _drawing(now: Round) -> str:
     cells = [
         _cell(now.held[rank, chunk], rank, chunk, (rank, chunk) in arrived) for rank, chunk in np.ndindex(size, size)
     ]
-    return _RING.render(
-        alt=_alt(now),
-        width=LEFT + size * (CELL + GAP),
-        height=TOP + size * ROW,
+    drawn = _RING.render(
         gap=GAP,
         cell_width=CELL,
         ranks=[(_left(rank) + CELL / 2, f"rank {rank}") for rank in range(size)],
@@ -115,6 +112,7 @@ def _drawing(now: Round) -> str:
         cells=cells,
         arrows=[arrow for each in now.transfers for arrow in _arrows(each, size)],
     )
+    return picture(TITLE, _in_words(now), LEFT + size * (CELL + GAP), TOP + size * ROW, drawn)
 
 
 def _cell(shares: np.ndarray, rank: int, chunk: int, arrived: bool) -> dict[str, object]:
@@ -141,11 +139,11 @@ def _left(rank: int) -> int:
     return LEFT + rank * (CELL + GAP)
 
 
-def _alt(now: Round) -> str:
+def _in_words(now: Round) -> list[str]:
     """What each rank holds, in words."""
     size = len(now.held)
     texts = []
     for rank, chunks in enumerate(now.held):
         values = [f"{shares.sum():.0f} from {np.count_nonzero(shares)}" for shares in chunks]
         texts.append(f"Rank {rank} holds {', '.join(values)} of {size} ranks.")
-    return "The chunks of each rank, from chunk 0 on. " + " ".join(texts)
+    return texts

@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from course_lib.config import CHOICES, RunConfig
-from course_lib.lab.display import image_html
-from course_lib.lab.style import DPI, GREY, PALETTE, SMALL, finish, label_axes, new_figure
-from course_lib.lab.widgets.lesson import SCALE, Lesson, choice, number, whole_number
+from course_lib.lab.pages import template
+from course_lib.lab.style import PALETTE
+from course_lib.lab.svg import Scale, axes, picture
+from course_lib.lab.widgets.lesson import Lesson, choice, number, whole_number
 from course_lib.runs.schedule import lr_curve
 
 IMAGES = 60_000  # of Fashion-MNIST
-HEIGHT = 3.4  # inches
+TITLE = "Learning rate of each step"
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860, 310, 52, 84, 26, 272  # pixels
+POINTS = 400  # of the curve at most: more than pixels can show would only take time
+FEW, SOME = 60, 150  # steps that have a mark each, and steps that are seen as such
 RULES = {"none": "", "linear": " × {} ranks", "sqrt": " × √{} ranks"}
+
+
+_CURVE = template("""\
+<text x="0" y="16" font-size="14" font-weight="600">{{ title }}</text>
+{{ axes | safe }}
+<path d="M{{ left }} {{ base }}H{{ right }}" fill="none" stroke="currentColor" stroke-width="1.5" \
+stroke-dasharray="6 4"/>
+<text x="{{ right + 6 }}" y="{{ base + 4 }}">{{ base_name }}</text>
+<path d="{{ curve }}" fill="none" stroke="{{ color }}" stroke-width="2.5"/>
+{% for x, y in marks %}
+<circle cx="{{ x }}" cy="{{ y }}" r="3.5" fill="{{ color }}"/>
+{% endfor %}
+<text x="{{ peak[0] }}" y="{{ peak[1] - 7 }}" text-anchor="{{ side }}">{{ peak_name }}</text>
+""")
 
 
 class ScheduleViewer(Lesson):
@@ -36,7 +53,7 @@ class ScheduleViewer(Lesson):
         self.schedule = choice("Then", CHOICES["schedule"], usual.schedule)
         self.epochs.observe(lambda change: self._limit_warmup(change["new"]), "value")
         controls = [self.lr, self.ranks, self.batch_size, self.rule, self.epochs, self.warmup_epochs, self.schedule]
-        super().__init__(controls, height=round(HEIGHT * DPI), lines=4)
+        super().__init__(controls, height=HEIGHT, lines=4)
 
     def config(self) -> RunConfig:
         """The run that the controls describe."""
@@ -53,9 +70,9 @@ class ScheduleViewer(Lesson):
     def draw(self) -> tuple[str, list[str]]:
         """The curve, and its peak in words."""
         config = self.config()
-        curve = lr_curve(config, IMAGES)
+        curve = lr_curve(config, IMAGES, POINTS)
         sentences = _in_words(config, curve)
-        return image_html(_figure(config, curve, sentences), SCALE), sentences
+        return picture(TITLE, sentences, WIDTH, HEIGHT, _drawing(config, curve)), sentences
 
     def _limit_warmup(self, epochs: int) -> None:
         """Keep the warm-up within the run; a longer one becomes as long as it."""
@@ -64,40 +81,54 @@ class ScheduleViewer(Lesson):
 
 def _in_words(config: RunConfig, curve: pd.DataFrame) -> list[str]:
     peak, first, last = (float(rate) for rate in (curve["lr"].max(), curve["lr"].iloc[0], curve["lr"].iloc[-1]))
-    steps = len(curve) // config.epochs
+    steps = int(curve["step"].iloc[-1] + 1) // config.epochs
     factor = RULES[config.lr_rule].format(config.world_size)
-    end = "close to 0" if last < 0.01 * peak else f"at {last:.3g}"
+    end = "close to 0" if last < 0.01 * peak else f"at {_rate(last)}"
     texts = [
-        f"Peak learning rate: {f'{config.lr:g}{factor} = ' if factor else ''}{peak:.4g} (rule: {config.lr_rule}).",
+        f"Peak learning rate: {f'{config.lr:g}{factor} = ' if factor else ''}{_rate(peak)} (rule: {config.lr_rule}).",
         f"A step takes {config.world_size} × {config.batch_size} = {config.global_batch_size:,} images, which makes "
         f"{_times(steps, 'step')} an epoch: {IMAGES:,} images in each of {_times(config.epochs, 'epoch')}.",
     ]
     if config.warmup_epochs:
         over = _times(config.warmup_epochs, "epoch")
-        texts.append(f"The rate rises from {first:.2g} over {over}, and ends {end}.")
+        texts.append(f"The rate rises from {_rate(first)} over {over}, and ends {end}.")
     elif config.lr_rule != "none" and config.world_size > 1:
         texts.append(f"The rate starts at its peak, {peak / config.lr:.3g} times the base, and ends {end}: bold.")
     else:
-        texts.append(f"The rate starts at {first:.3g}, and ends {end}.")
+        texts.append(f"The rate starts at {_rate(first)}, and ends {end}.")
     return texts
 
 
-def _figure(config: RunConfig, curve: pd.DataFrame, facts: list[str]) -> Figure:
-    figure, (axes,) = new_figure(height=HEIGHT)
-    label_axes(axes, "Epoch", "Learning rate")
-    axes.plot(curve["epoch"], curve["lr"], color=PALETTE[0], linewidth=2, drawstyle="steps-post")
-    if len(curve) < 60:
-        axes.plot(curve["epoch"], curve["lr"], "o", color=PALETTE[0], markersize=4)
-    axes.axhline(config.lr, color=GREY, linewidth=1.2, linestyle="--")
-    peak = float(curve["lr"].max())
-    if abs(peak - config.lr) > 0.06 * peak:
-        axes.annotate(f"base {config.lr:g}", (config.epochs, config.lr), ha="right", va="bottom", fontsize=SMALL)
-    where = float(curve["epoch"].iloc[curve["lr"].argmax()])
-    side = "left" if where < 0.7 * config.epochs else "right"
-    axes.annotate(f"peak {peak:.4g}", (where, peak), (0, 4), textcoords="offset points", ha=side, fontsize=SMALL)
-    axes.set_xlim(0, config.epochs)
-    axes.set_ylim(0, 1.15 * max(peak, config.lr))
-    return finish(figure, "Learning rate of each step", [], facts)
+def _drawing(config: RunConfig, curve: pd.DataFrame) -> str:
+    top = int(curve["lr"].argmax())
+    peak = float(curve["lr"].iloc[top])
+    x, y = Scale(0, config.epochs, LEFT, WIDTH - RIGHT), Scale(0, 1.15 * max(peak, config.lr), BOTTOM, TOP)
+    points = list(zip(x(curve["epoch"]).tolist(), y(curve["lr"]).tolist(), strict=True))
+    return _CURVE.render(
+        title=TITLE,
+        axes=axes(x, y, "epoch", x.ticks(10), y.ticks(6)),
+        left=LEFT,
+        right=WIDTH - RIGHT,
+        base=float(y(config.lr)),
+        base_name=f"base {config.lr:g}",
+        curve=_path(points),
+        color=PALETTE[0],
+        marks=points if len(points) < FEW else [],
+        peak=points[top],
+        peak_name=f"peak {_rate(peak)}",
+        side="start" if points[top][0] < 0.7 * WIDTH else "end",
+    )
+
+
+def _path(points: list[tuple[float, float]]) -> str:
+    """A rate holds until the next step; where there are many, it is seen as a line."""
+    to = "H{}V{}" if len(points) < SOME else "L{} {}"
+    return f"M{LEFT} {points[0][1]}" + "".join(to.format(*point) for point in points) + f"H{WIDTH - RIGHT}"
+
+
+def _rate(value: float) -> str:
+    """A learning rate to three figures."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def _times(count: float, thing: str) -> str:

@@ -14,8 +14,9 @@ EPOCHS = 4
 
 _GRIDS = template("""\
 {% macro chip(sample) -%}
-<span style="display:inline-block;width:1.75em;text-align:center;border-radius:3px;margin:1px;line-height:1.5;
-{%- if sample.counts %}background:{{ sample.color }};color:{{ sample.ink }};border:2px
+<span style="display:inline-block;width:1.75em;text-align:center;border-radius:3px;margin:1px 2px;line-height:1.5;
+{%- if sample.counts %}background:{{ sample.color }};color:{{ sample.ink }};
+box-shadow:0 0 0 1px rgba(128,128,128,0.7);border:2px
 {%- if sample.repeated %} dashed currentColor{% else %} solid {{ sample.color }}{% endif %}
 {%- else %}border:2px dotted currentColor{% endif %}">{{ sample.number }}</span>
 {%- endmacro %}
@@ -53,7 +54,8 @@ Epoch {{ epoch }}: the number of each sample that a rank takes, step by step</ca
 <tr><th scope="row" style="text-align:right;white-space:nowrap;padding:0 6px">epoch {{ epoch }}</th>
 {% for takers in row %}
 <td style="text-align:center;padding:0;height:2.5em;line-height:1.2">
-{%- for taker in takers %}<span style="display:block;border-radius:2px;padding:
+{%- for taker in takers %}<span style="display:block;border-radius:2px;
+box-shadow:0 0 0 1px rgba(128,128,128,0.7);padding:
 {{- "0" if takers | length > 1 else "0.6em 0" }};background:{{ taker.color }};color:{{ taker.ink }}">
 {{- taker.rank }}</span>
 {%- else %}<span title="left out">–</span>{% endfor %}</td>
@@ -100,7 +102,7 @@ class ShardViewer(Lesson):
         html = _GRIDS.render(
             epoch=self.epoch.value,
             samples=self.samples.value,
-            width=min(24, 800 // self.samples.value),
+            width=max(15, min(24, 800 // self.samples.value)),
             steps=sorted(shown["step"].unique()),
             rows=[(rank, _steps(rows, colors[rank])) for rank, rows in shown.groupby("rank")],
             epochs=[
