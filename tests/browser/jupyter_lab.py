@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -16,7 +17,7 @@ from typing import Any
 
 import nbformat
 import psutil
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import ConsoleMessage, Page, expect, sync_playwright
 from processes import eventually, is_alive
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -31,6 +32,10 @@ SETTINGS = {
     "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
 }
 SECONDS = 60  # that a page may take to show something, on a slow machine
+# A role in an accessibility tree that has no name: `- textbox`, `- button [disabled]`.
+UNNAMED = re.compile(
+    r"^\s*- (?:textbox|spinbutton|combobox|listbox|checkbox|button|img|progressbar)\s*(?:\[|:|$)", re.M
+)
 CELLS = """() => {
     const panel = window.jupyterapp.shell.currentWidget;
     return {
@@ -120,10 +125,21 @@ def ranks_of(lab: Lab) -> list[psutil.Process]:
 
 
 class Notebook:
-    """A notebook that is open in Lab."""
+    """A notebook that is open in Lab, and the errors that the page reports from now on."""
 
-    def __init__(self, page: Page) -> None:
-        self.page = page
+    def __init__(self, page: Page, path: Path) -> None:
+        self.page, self._path = page, path
+        self.console_errors: list[str] = []
+        page.on("console", self._note)
+
+    def _note(self, message: ConsoleMessage) -> None:
+        if message.type == "error":
+            self.console_errors.append(message.text)
+
+    def save(self) -> Path:
+        """File > Save Notebook; where it is then."""
+        self.page.evaluate("window.jupyterapp.commands.execute('docmanager:save')")
+        return self._path
 
     def run_all(self) -> None:
         """Run > Run All Cells."""
@@ -169,7 +185,7 @@ def opened(lab: Lab, name: str, screenshot: Path) -> Iterator[Notebook]:
                 page.wait_for_function("window.jupyterapp?.shell?.currentWidget?.sessionContext !== undefined")
                 page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.ready")
                 assert eventually(lambda: page.evaluate(CELLS)["kernel"] == "idle", SECONDS)
-                yield Notebook(page)
+                yield Notebook(page, lab.root / name)
             except BaseException:
                 page.screenshot(path=screenshot, full_page=True)
                 raise

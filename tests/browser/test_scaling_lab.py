@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from jupyter_lab import Lab, Notebook, find_browser, left, opened, ranks_of, write_notebook
+from jupyter_lab import UNNAMED, Lab, Notebook, find_browser, left, opened, ranks_of, write_notebook
 from playwright.sync_api import Locator, Page, TimeoutError, expect
 from processes import eventually
 
@@ -14,10 +14,6 @@ RANKS = 2
 MOST_BYTES = 2**20  # of the saved notebook
 PANEL = "from course_lib.lab.panel import ScalingLab\npanel = ScalingLab()\npanel"
 RESULTS = "panel.results()"
-# A role in an accessibility tree that has no name: `- textbox`, `- button [disabled]`.
-UNNAMED = re.compile(
-    r"^\s*- (?:textbox|spinbutton|combobox|listbox|checkbox|button|img|progressbar)\s*(?:\[|:|$)", re.M
-)
 
 pytestmark = [
     pytest.mark.slow,
@@ -30,8 +26,6 @@ class Student:
 
     def __init__(self, notebook: Notebook) -> None:
         self.notebook, self.page = notebook, notebook.page
-        self.errors: list[str] = []
-        self.page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
 
     @property
     def panel(self) -> Locator:
@@ -87,7 +81,7 @@ def test_a_student_at_the_keyboard_predicts_runs_stops_breaks_sweeps_and_compare
         sweep_and_compare(student)
         restart(student, lab)
         assert UNNAMED.findall(student.panel.aria_snapshot()) == []
-        assert student.errors == []
+        assert notebook.console_errors == []
 
 
 def predict_and_run(student: Student) -> None:
