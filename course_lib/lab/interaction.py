@@ -6,18 +6,20 @@ from ipywidgets import DOMWidget, Widget
 
 CLASS = "course-panel"
 # To JupyterLab, a list that has the focus is part of the cell: arrow keys would go to the next cell, and M make text
-# of the cell. The script keeps it from that. What has the focus of the keyboard is seen.
-KEYBOARD = f"""\
+# of the cell. The script keeps it from that. What has the focus of the keyboard is seen, and what is too wide for the
+# page is scrolled by itself, not the panel.
+SHARED_STYLE = f"""\
 <style onload="this.closest('.{CLASS}')?.addEventListener('focusin', ({{target}}) =>
 target.toggleAttribute('data-lm-suppress-shortcuts', target.matches('select, [role=region]')))">
 .{CLASS} button:focus-visible, .{CLASS} [tabindex]:focus-visible, .{CLASS} a:focus-visible {{
   outline: 2px solid #0072B2; outline-offset: 1px; }}
+.{CLASS} .widget-html-content {{ min-width: 0; }}
 </style>
 """
 
 
 def make_answer(panel: DOMWidget) -> None:
-    """Have a panel and all that is in it now answer. The HTML of one of its widgets is to hold `KEYBOARD`."""
+    """Have a panel and all that is in it now answer. The HTML of one of its widgets is to hold `SHARED_STYLE`."""
     panel.add_class(CLASS)
     for widget in all_below(panel):
         answer_while_busy(widget)

@@ -87,7 +87,7 @@ def chart(title: str, x_label: str, lines: Sequence[Line], empty: str, x_end: fl
         left=LEFT,
         right=right,
         bottom=bottom,
-        axes=axes(across, down, x_label, across.ticks(), down.ticks()),
+        axes=axes(across, down, x_label, across.ticks(), down.ticks(6)),
         lines=[
             (_path(each), each if line.marks else [], *style)
             for each, line, style in zip(points, lines, STYLES, strict=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from course_lib.lab.choices import GIB, Choices, Consequences
-from course_lib.lab.interaction import KEYBOARD
+from course_lib.lab.interaction import SHARED_STYLE
 from course_lib.lab.live import duration
 from course_lib.lab.pages import template
 from course_lib.lab.series import number
@@ -47,7 +47,7 @@ _FACTS = template("""\
 
 def heading_html(folder: Path) -> str:
     """The title of the panel, its style, and what keeps its keys from JupyterLab."""
-    return KEYBOARD + STYLE + _HEADING.render(folder=folder)
+    return SHARED_STYLE + STYLE + _HEADING.render(folder=folder)
 
 
 def status_html(text: str) -> str:

@@ -22,6 +22,7 @@ CONTROLS = {
 CELL = "from course_lib.lab import widgets\n{name} = widgets.{name}()\n{name}"
 # Is over only when the choice arrives while it runs.
 WAITING = "import time\nwhile ScheduleViewer.rule.value == 'linear':\n    time.sleep(0.05)"
+HIDDEN_PIXELS = "region => region.scrollWidth - region.clientWidth"
 
 pytestmark = [
     pytest.mark.slow,
@@ -85,6 +86,7 @@ def test_a_student_at_the_keyboard_goes_through_the_widgets_of_the_lessons(lab, 
         assert errors(notebook.cells()) == []
         assert notebook.console_errors == []
         keeps_its_words(notebook)
+        zoom_in([*lessons.values()])
 
 
 def says_what_it_shows(lesson: Lesson) -> None:
@@ -127,3 +129,17 @@ def keeps_its_words(notebook: Notebook) -> None:
         assert text.split(". ", 1)[1][:30] in re.sub("<[^>]*>|\n", " ", html).replace("&#39;", "'"), name
         assert "<svg" not in html
         assert "<img alt=" in html or "<table" in html
+
+
+def zoom_in(lessons: list[Lesson]) -> None:
+    """At 200 % what is too wide is scrolled by itself, by the arrow keys, and no words are cut off."""
+    page = lessons[0].page
+    page.set_viewport_size({"width": 640, "height": 400})
+    for lesson in lessons:
+        assert eventually(lambda box=lesson.box: box.evaluate("box => box.scrollWidth <= box.clientWidth"))
+    wide = [region for region in page.get_by_role("region").all() if region.evaluate(HIDDEN_PIXELS) > 0]
+    assert wide
+    for region in wide:
+        region.focus()
+        page.keyboard.press("ArrowRight")
+        assert eventually(lambda region=region: region.evaluate("region => region.scrollLeft") > 0)

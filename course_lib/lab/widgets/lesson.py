@@ -9,7 +9,7 @@ from typing import Any
 from ipywidgets import HTML, BoundedFloatText, BoundedIntText, Box, Button, Checkbox, Dropdown, Layout, VBox, Widget
 from matplotlib.colors import to_rgb
 
-from course_lib.lab.interaction import KEYBOARD, make_answer
+from course_lib.lab.interaction import SHARED_STYLE, make_answer
 from course_lib.lab.pages import template
 from course_lib.lab.style import PALETTE
 from course_lib.lab.svg import as_images
@@ -41,7 +41,7 @@ class Lesson(VBox):  # type: ignore[misc]  # ipywidgets has no types
         self._lock = threading.RLock()  # a click and a cell may be at work at the same time
         self._picture, self._words = HTML(layout=Layout(min_height=f"{height}px")), HTML()
         row = Layout(display="flex", flex_flow="row wrap", grid_gap="2px 14px", align_items="center")
-        heading = HTML(KEYBOARD + _TITLE.render(title=self.title))
+        heading = HTML(SHARED_STYLE + _TITLE.render(title=self.title))
         super().__init__([heading, Box(controls, layout=row), self._words, self._picture], layout={"max_width": WIDTH})
         for control in controls:
             if not isinstance(control, Button):
