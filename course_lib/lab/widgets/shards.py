@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import partial
 
 import pandas as pd
@@ -152,17 +153,20 @@ class ShardViewer(Lesson):
 
 def _steps(rows: pd.DataFrame, look: dict[str, str]) -> list[list[dict[str, object]]]:
     """What one rank takes, step by step."""
-    return [
-        [{"number": row.sample, "counts": row.counts, "repeated": row.repeated, **look} for row in taken.itertuples()]
-        for _, taken in rows.groupby("step")
-    ]
+    steps: dict[int, list[dict[str, object]]] = defaultdict(list)
+    names = ("step", "sample", "counts", "repeated")
+    for step, sample, counts, repeated in zip(*(rows[name].tolist() for name in names), strict=True):
+        steps[step].append({"number": sample, "counts": counts, "repeated": repeated, **look})
+    return [steps[step] for step in sorted(steps)]
 
 
 def _takers(frame: pd.DataFrame, samples: int, epoch: int) -> list[list[int]]:
     """For each sample the ranks that take it in an epoch, where it counts."""
     counted = frame[(frame["epoch"] == epoch) & frame["counts"]]
-    takers = counted.groupby("sample")["rank"].apply(list).to_dict()
-    return [takers.get(sample, []) for sample in range(samples)]
+    takers: list[list[int]] = [[] for _ in range(samples)]
+    for sample, rank in zip(counted["sample"].tolist(), counted["rank"].tolist(), strict=True):
+        takers[sample].append(rank)
+    return takers
 
 
 def _samples(count: int) -> str:
