@@ -26,6 +26,7 @@ NAMES = (
     "calibration",
     "simulation_speed",
     "store_speed",
+    "panel_speed",
     "peers",
     "gpu_check",
 )
