@@ -44,7 +44,7 @@ from course_lib.lab.style import (
 # Part of a step: its name for people, colour and hatch.
 PARTS = {
     "compute_s": ("compute", "#0072B2", ""),
-    "straggler_s": ("waiting for the slowest", "#E69F00", "////"),
+    "straggler_s": ("waiting for the slowest", "#C08400", "////"),
     "communication_s": ("communication that is not hidden", "#CC79A7", "xxxx"),
 }
 MOST_PANELS = 3

@@ -37,8 +37,8 @@ from course_lib.lab.style import (
 
 # Part of a step: colour and hatch. `other` is what a step took beyond the four.
 PHASES = {
-    "data": ("#56B4E9", "////"),
-    "forward": ("#E69F00", ""),
+    "data": ("#3D97D0", "////"),
+    "forward": ("#C08400", ""),
     "backward": ("#0072B2", "\\\\\\\\"),
     "optimizer": ("#009E73", "...."),
     "other": ("#BBBBBB", ""),
