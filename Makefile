@@ -29,7 +29,7 @@ endef
 export NO_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test check notebooks bench bench-peers lock
+.PHONY: help setup lab test check notebooks screenshots bench bench-peers lock
 
 help:  ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ notebooks: setup  ## bring each lesson and its script in line, then execute the 
 	$(RUN) jupytext --set-formats ipynb,py:percent --set-kernel python3 --sync $(SCRIPTS)
 	$(RUN) jupyter nbconvert --execute --to notebook --inplace \
 	    --ExecutePreprocessor.record_timing=False $(SCRIPTS:.py=.ipynb)
+
+screenshots: setup  ## take the pictures in docs/ anew, by the tests that drive what they show
+	$(RUN) SCREENSHOTS="$(CURDIR)/docs" pytest tests/browser -k "first_lesson or keyboard"
 
 bench: setup  ## measure, print the table, write it as JSON
 	$(RUN) python -m benchmarks

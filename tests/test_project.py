@@ -22,6 +22,7 @@ ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # What conda-forge calls otherwise than PyPI does, as the head of environment.yml says.
 CONDA_NAMES = {"torch": "pytorch", "matplotlib": "matplotlib-base", "playwright": "playwright-python"}
+NOT_IN_CONDA = ("axe-playwright-python",)
 SCRIPTS = sorted((ROOT / "notebooks").glob("*.py"))
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
@@ -53,10 +54,14 @@ def commands(text: str) -> list[str]:
 def test_environment_for_conda_asks_for_the_same_packages_and_ranges() -> None:
     listed = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
     conda = {name: SpecifierSet(range_) for name, _, range_ in (line.partition(" ") for line in listed[:-1])}
-    expected = {CONDA_NAMES.get(name, name): range_ for name, range_ in direct_dependencies().items()}
+    wanted = direct_dependencies()
+    from_pypi = {name: wanted.pop(name) for name in NOT_IN_CONDA}
+    expected = {CONDA_NAMES.get(name, name): range_ for name, range_ in wanted.items()}
     expected |= {"python": SpecifierSet(PROJECT["requires-python"]), "pip": SpecifierSet()}
     assert conda == expected
-    assert listed[-1] == {"pip": ["--editable ."]}
+    *through_pip, course = listed[-1]["pip"]
+    assert {each.name: each.specifier for each in map(Requirement, through_pip)} == from_pypi
+    assert course == "--editable ."
 
 
 def test_lock_pins_every_direct_dependency_inside_its_range() -> None:

@@ -242,14 +242,14 @@ def _examine(choices: Choices) -> tuple[Prepared | None, dict[str, str]]:
             if control not in TITLES:
                 control = "device"
             if not any(re.search(rf"\b{other}\b", str(error)) for other in mended - {control}):
-                problems.setdefault(control, _in_titles(str(error)))
+                problems.setdefault(control, in_titles(str(error)))
             if control in mended:
                 return None, problems
             mended.add(control)
             choices = choices.with_(**{control: getattr(Choices(), control)})
 
 
-def _in_titles(message: str) -> str:
+def in_titles(message: str) -> str:
     """An error's sentence with the names of controls as people read them."""
     names = {name: title for name, title in TITLES.items() if "_" in name or name == "lr"}
     names |= {name: TITLES[control] for name, control in CONTROL_OF.items() if "_" in name}

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from course_lib.errors import ComparisonError
+from course_lib.lab.choices import in_titles
 from course_lib.lab.learning_plots import SETTINGS_OF_A_RUN
 from course_lib.lab.pages import template
 from course_lib.lab.series import differing, in_short
@@ -16,13 +17,12 @@ from course_lib.scaling.speedup import compare
 
 MOST = 8  # runs that are told of
 _COMPARISON = template("""\
-<div style="line-height:1.45;margin:4px 0">
-<strong>{{ title }}</strong>
-<ul style="margin:4px 0;padding-left:20px;max-width:64em">
+<div role="heading" aria-level="4" style="font-weight:600">{{ title }}</div>
+<ul style="margin:2px 0;padding-left:20px;max-width:64em">
 {% for sentence in sentences %}
 <li style="margin:3px 0">{{ sentence }}</li>
 {% endfor %}
-</ul></div>
+</ul>
 """)
 
 
@@ -50,7 +50,7 @@ def _sentence(run: pd.Series[Any], first: pd.Series[Any], names: list[str], name
         doubtful = run["speed_caveats"] or first["speed_caveats"]
         speed += ", which is not a speed measurement." if doubtful else "."
     except ComparisonError as error:
-        speed = f"the speeds cannot be compared. {error}"
+        speed = f"the speeds cannot be compared. {in_titles(str(error))}"
     accuracy = 100 * (run["val_accuracy"] - first["val_accuracy"])
     moved = "" if pd.isna(accuracy) else f"accuracy {accuracy:+.1f} points; "
     return f"{_name(run, names, name_of)}: {moved}{speed}"

@@ -30,7 +30,7 @@ BATCH_TITLES = {"weak": "Batch size per GPU", "strong": "Global batch size"}
 
 _REMARK = template("""\
 {% if text %}
-<div style="line-height:1.3;font-size:92%;border-left:4px solid {{ color }};padding-left:6px">
+<div style="margin-top:4px;line-height:1.3;font-size:92%;border-left:4px solid {{ color }};padding-left:6px">
 <strong>{{ kind }}:</strong> {{ text }}</div>
 {% endif %}
 """)
@@ -47,13 +47,12 @@ class Controls(GridBox):  # type: ignore[misc]  # ipywidgets has no types
         self.inputs = {name: _make(name, getattr(choices, name)) for name in ORDER}
         self._remarks = {name: HTML() for name in ORDER}
         self._cells = {
-            name: VBox([self._whole(name), self._remarks[name]], layout={"min_width": "0", "overflow": "visible"})
-            for name in ORDER
+            name: VBox([self._whole(name), self._remarks[name]], layout={"min_width": "0"}) for name in ORDER
         }
         self._on_change = on_change
         self._cells["lr"].layout.grid_area = "auto / span 2"  # there is room for its buttons
         columns = "repeat(auto-fill, minmax(140px, 1fr))"
-        grid = Layout(grid_template_columns=columns, grid_gap="6px 14px", flex="0 0 auto", overflow="visible")
+        grid = Layout(grid_template_columns=columns, grid_gap="10px 14px", flex="0 0 auto")
         super().__init__([self._cells[name] for name in ORDER], layout=grid)
         self.choices = choices
         for widget in self.inputs.values():
@@ -68,7 +67,7 @@ class Controls(GridBox):  # type: ignore[misc]  # ipywidgets has no types
         half, double = (Button(description=words, layout=Layout(width="auto")) for words in ("Halve", "Double"))
         half.on_click(lambda _: self.scale_lr(0.5))
         double.on_click(lambda _: self.scale_lr(2))
-        return HBox([widget, half, double], layout=Layout(align_items="flex-end", overflow="visible"))
+        return HBox([widget, half, double], layout=Layout(align_items="flex-end", grid_gap="4px"))
 
     def scale_lr(self, factor: float) -> None:
         """Take a learning rate `factor` times as high."""

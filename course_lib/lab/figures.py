@@ -89,10 +89,12 @@ class FigureView(VBox):  # type: ignore[misc]  # ipywidgets has no types
 
     def __init__(self, on_change: Callable[[], object]) -> None:
         free = {"description_width": "initial"}
-        self.which = Dropdown(description="Plot", options=list(PLOTS), style=free, layout=Layout(width="330px"))
+        self.which = Dropdown(
+            description="Plot", options=list(PLOTS), style=free, layout=Layout(width="330px", max_width="100%")
+        )
         self.which.observe(lambda _: on_change(), "value")
         self.image = HTML()
-        super().__init__([self.which, self.image])
+        super().__init__([self.which, self.image], layout=Layout(grid_gap="6px"))
 
     def figure_of(self, runs: pd.DataFrame) -> Figure:
         """The plot of these runs (rows of a frame, see store.py) that was asked for."""

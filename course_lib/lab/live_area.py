@@ -27,15 +27,15 @@ class LiveArea(VBox):  # type: ignore[misc]  # ipywidgets has no types
         self._name_of, self._on_change = name_of, on_change
         self._stale, self._draw_again_at = True, 0.0
         self.ranks, self.charts, self.logs = HTML(), HTML(), HTML()
-        self.axis = Dropdown(description="Curves against", options=AXES, style=LABELLED, layout=Layout(width="230px"))
+        self.axis = Dropdown(description="Curves against", options=AXES, style=LABELLED, layout=Layout(width="auto"))
         self.show_logs = ToggleButton(description="Logs of the ranks", layout=Layout(width="auto"))
         self.log_rank = Dropdown(
-            description="Log of", options=[("rank 0", 0)], style=LABELLED, layout=Layout(width="160px")
+            description="Log of", options=[("rank 0", 0)], style=LABELLED, layout=Layout(width="auto")
         )
         for widget in (self.axis, self.show_logs, self.log_rank):
             widget.observe(self._changed, "value")
         row = Box([self.axis, self.show_logs, self.log_rank], layout=Layout(**FLOW))
-        super().__init__([self.ranks, self.charts, row, self.logs], layout=Layout(display="none"))
+        super().__init__([self.ranks, self.charts, row, self.logs], layout=Layout(display="none", grid_gap="6px"))
 
     def update(self, paths: Iterable[str], now: bool = False) -> None:
         """Follow the runs in these folders too, and show what is new; charts not too often, but `now`."""

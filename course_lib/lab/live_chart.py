@@ -131,10 +131,14 @@ def _path(points: list[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{x} {y}" for x, y in points) if points else ""
 
 
+def _said(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
 def _in_words(title: str, x_label: str, lines: Sequence[Line], empty: str) -> str:
     """First and last figure of each line."""
     facts = [
-        f"{line.label}: from {line.y[0]:.4g} to {line.y[-1]:.4g} after {line.x[-1]:.3g} {x_label}"
+        f"{line.label}: from {_said(line.y[0])} to {_said(line.y[-1])} after {line.x[-1]:.3g} {x_label}"
         for line in lines
         if len(line.y)
     ]

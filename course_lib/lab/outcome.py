@@ -18,39 +18,38 @@ from course_lib.scaling.speedup import RANKS
 
 MOST_ROWS = 8
 _OUTCOME = template("""\
-<div style="line-height:1.45;margin:4px 0">
 {% if rows %}
+<div tabindex="0" role="region" aria-label="Table of speedups" style="overflow-x:auto">
 <table style="border-collapse:collapse;font-variant-numeric:tabular-nums;margin:2px 0">
 <caption style="text-align:left;font-weight:600">Speedup over one rank</caption>
 <thead><tr>
 <td style="border-bottom:1px solid"></td>
 {% for name in head %}
-<th scope="col" style="text-align:right;padding:2px 0 2px 24px;border-bottom:1px solid">{{ name }}</th>
+<th scope="col" style="text-align:right;padding:2px 0 2px 12px;border-bottom:1px solid">{{ name }}</th>
 {% endfor %}
 </tr></thead>
 <tbody>
 {% for row in rows %}
-<tr><th scope="row" style="text-align:left;font-weight:normal">{{ row.ranks }}</th>
+<tr><th scope="row" style="text-align:left;font-weight:normal;white-space:nowrap">{{ row.ranks }}</th>
 {% for value, interval in row.cells %}
-<td style="text-align:right;padding:2px 0 2px 24px"><strong>{{ value }}</strong>
+<td style="text-align:right;padding:2px 0 2px 12px"><strong>{{ value }}</strong>
 {%- if interval %} <span style="font-size:90%">({{ interval }})</span>{% endif %}</td>
 {% endfor %}
 </tr>
 {% endfor %}
-</tbody></table>
+</tbody></table></div>
 {% endif %}
 {% for note in notes %}
 <div style="font-size:92%;max-width:70em">{{ note }}</div>
 {% endfor %}
 {% if explanations %}
-<div style="font-weight:600;margin-top:6px">Why?</div>
+<div role="heading" aria-level="4" style="font-weight:600;margin-top:6px">Why?</div>
 <ul style="margin:2px 0;padding-left:20px;max-width:64em">
 {% for each in explanations %}
 <li style="margin:3px 0">{{ each.sentence }} <em>Try next:</em> {{ each.try_next }}</li>
 {% endfor %}
 </ul>
 {% endif %}
-</div>
 """)
 
 
@@ -98,7 +97,7 @@ def _row(run: pd.Series[Any], frame: pd.DataFrame, profile: Profile | None) -> d
         notes.append(f"Not a speed measurement: {run['speed_caveats']}.")
     if pd.isna(run["speedup"]):
         notes.append("There is no speedup without a run on one rank that is otherwise the same.")
-    ranks = f"{number(run['world_size'])} ranks, batch {number(run['batch_size'])} each"
+    ranks = f"{number(run['world_size'])} ranks x {number(run['batch_size'])}"
     return {"ranks": ranks, "cells": cells, "notes": notes}
 
 

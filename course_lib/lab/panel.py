@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 from ipywidgets import HTML, Box, Button, Layout, VBox, Widget
 
 from course_lib.errors import CourseError
 from course_lib.lab.choices import Choices, Consequences, consequences
-from course_lib.lab.comparison import comparison_html
 from course_lib.lab.controls import Controls
 from course_lib.lab.experiments import Experiment, at_work, begin, needs_baseline, single, swept
 from course_lib.lab.figures import FigureView, Results
@@ -62,7 +62,7 @@ class ScalingLab(VBox):  # type: ignore[misc]  # ipywidgets has no types
         self._told, self._figure_again_at = "", 0.0
         self._pump = Pump(self)
         self._make_widgets()
-        super().__init__(self._layout(), layout=Layout(max_width="1100px"))
+        super().__init__(self._layout(), layout=Layout(max_width="1100px", grid_gap="10px"))
         self.add_class("scaling-lab")
         make_answer(self)
         self.tell(self._greeting())
@@ -75,21 +75,19 @@ class ScalingLab(VBox):  # type: ignore[misc]  # ipywidgets has no types
         self.run_button = _button("Run", self.run, "primary")
         self.stop_button = _button("Stop", self.stop)
         self.sweep_button = _button("Sweep", self.sweep)
-        self.compare_button = _button("Compare", self.compare)
         self.clear_button = _button("Clear", self.clear)
         self.facts, self.status, self.outcome = HTML(), HTML(), HTML()
-        self.live = LiveArea(self._name, self._pump.wake)
+        self.live = LiveArea(self._runs.name, self._pump.wake)
         self.figures = FigureView(self.draw_again)
         self.table = RunsView(self._runs, self.draw_again)
 
     def _layout(self) -> list[Widget]:
-        buttons = [self.run_button, self.stop_button, self.sweep_button, self.compare_button, self.clear_button]
+        one_run = _card(self.guess, self.run_button, self.stop_button, self.clear_button)
+        side_by_side = Layout(**(FLOW | {"align_items": "stretch", "grid_gap": "10px"}))
+        experiments = Box([one_run, _card(self.sweep_over, self.sweep_button)], layout=side_by_side)
+        self.facts.add_class("lab-card")
         return [
-            HTML(heading_html(self.folder)),
-            self.controls,
-            self.facts,
-            Box([self.guess, self.sweep_over], layout=Layout(**(FLOW | {"align_items": "flex-start"}))),
-            Box(buttons, layout=Layout(**FLOW)),
+            *(HTML(heading_html(self.folder)), self.controls, self.facts, experiments),
             *(self.status, self.live, self.outcome, self.figures, self.table),
         ]
 
@@ -122,6 +120,7 @@ class ScalingLab(VBox):  # type: ignore[misc]  # ipywidgets has no types
         except CourseError as error:
             self.tell(str(error))
         else:
+            self.table.done_choosing()
             self.outcome.value = ""
             self.tell("Starting…")
         self._arrange_buttons()
@@ -134,18 +133,9 @@ class ScalingLab(VBox):  # type: ignore[misc]  # ipywidgets has no types
             self.tell("Stopping…")
             self._arrange_buttons()
 
-    def compare(self) -> None:
-        """Hold the runs that are chosen in the list against each other."""
-        if len(self.table.chosen) < 2:
-            self.tell("Choose two or more runs in the list below, then press Compare.")
-            return
-        self.outcome.value = comparison_html(self.table.rows(), self._name)
-        self.tell(f"{len(self.table.chosen)} runs are compared; the plot shows them alone.")
-        self.draw_again()
-
     def clear(self) -> None:
         """Take away what is shown of earlier runs; the runs themselves stay."""
-        self.table.choose()
+        self.table.clear()
         self.live.forget()
         self.figures.clear()
         self._drawn = self._figure_key()
@@ -191,10 +181,10 @@ class ScalingLab(VBox):  # type: ignore[misc]  # ipywidgets has no types
         self._arrange_buttons()
 
     def _tell_of(self, experiment: Experiment) -> None:
-        progress = experiment.progress
-        if progress.current and not experiment.stopping:
-            which = f"Run {progress.done + 1} of {progress.total}" if progress.total > 1 else "The run"
-            self.tell(f"{which} goes on ({progress.current}).")
+        path, progress = str(experiment.run_path or ""), experiment.progress
+        if self._runs.number(path) and not experiment.stopping:
+            which = f" ({progress.done + 1} of {progress.total})" if progress.total > 1 else ""
+            self.tell(f"{self._runs.name(path)} goes on{which}.")
 
     def _end(self, experiment: Experiment) -> None:
         """Tell what came of an experiment that is over."""
@@ -202,8 +192,7 @@ class ScalingLab(VBox):  # type: ignore[misc]  # ipywidgets has no types
         runs = self._runs.frame[self._runs.frame["path"].map(experiment.holds).astype(bool)]
         # One may have failed between two looks.
         self.live.update(runs.loc[runs["status"] == FAILED, "path"].tail(1), now=True)
-        endings = ", ".join(f"{count} {status}" for status, count in runs["status"].value_counts().items())
-        self.tell(" ".join(filter(None, (f"Over: {endings or 'no run was made'}.", experiment.error))))
+        self.tell(" ".join(filter(None, (_endings(runs["status"]), experiment.error))))
         self.outcome.value = outcome_html(self._runs.frame, runs, self._profile)
         self._stale.add(FIGURE)
         self._arrange_buttons()
@@ -221,10 +210,6 @@ class ScalingLab(VBox):  # type: ignore[misc]  # ipywidgets has no types
         """What the figure depends on."""
         frame = self._runs.frame
         return self.figures.which.value, self.table.chosen, tuple(frame.loc[frame["status"] == FINISHED, "path"])
-
-    def _name(self, path: str) -> str:
-        """What people know a run by."""
-        return f"Run {self._runs.number(path) or ''}".rstrip()
 
     def _greeting(self) -> str:
         runs = len(self._runs.frame)
@@ -273,8 +258,23 @@ def _profile() -> Profile | None:
         return None
 
 
+def _endings(statuses: pd.Series[str]) -> str:
+    """How the runs of an experiment ended: "2 runs finished, 1 stopped."."""
+    counts = [(count, status) for status, count in statuses.value_counts().items()]
+    words = [f"{count} run{'s' * (count > 1)} {status}" for count, status in counts[:1]]
+    return ", ".join(words + [f"{count} {status}" for count, status in counts[1:]] or ["No run was made"]) + "."
+
+
+def _card(question: Widget, *buttons: Button) -> VBox:
+    """A question, and below it what can be pressed then."""
+    card = VBox([question, Box(buttons, layout=Layout(**FLOW))], layout=Layout(flex="1 1 300px", grid_gap="4px"))
+    card.layout.justify_content = "space-between"
+    card.add_class("lab-card")
+    return card
+
+
 def _button(words: str, act: Callable[[], None], style: str = "") -> Button:
     # Without an icon: its character would be part of the accessible name.
-    button = Button(description=words, button_style=style, layout=Layout(width="auto", min_width="7em"))
+    button = Button(description=words, button_style=style, layout=Layout(width="auto", min_width="6.5em"))
     button.on_click(lambda _: act())
     return button

@@ -13,7 +13,7 @@ from course_lib.lab.choices import TITLES, Choices
 from course_lib.lab.experiments import SWEPT
 from course_lib.lab.pages import template
 
-_NOTE = template("""<div style="line-height:1.3;font-size:92%">{{ text }}</div>""")
+_NOTE = template("""<div style="font-size:92%;min-height:1.4em">{{ text }}</div>""")
 
 
 class GuessQuestion(VBox):  # type: ignore[misc]  # ipywidgets has no types
@@ -25,7 +25,7 @@ class GuessQuestion(VBox):  # type: ignore[misc]  # ipywidgets has no types
         )
         self.field.observe(lambda _: on_change(), "value")
         self._note = HTML()
-        super().__init__([self.field, self._note], layout=Layout(flex="1 1 230px", min_width="0"))
+        super().__init__([self.field, self._note], layout=Layout(width="auto"))
 
     def guess(self) -> float | None:
         """The speedup that is expected; None where nothing was entered, or nothing is asked.
@@ -70,7 +70,7 @@ class SweepQuestion(VBox):  # type: ignore[misc]  # ipywidgets has no types
         self._suggested, self._note = "", HTML()
         row = Layout(display="flex", flex_flow="row wrap", grid_gap="4px 12px", align_items="flex-start")
         fields = Box([self.over, self.values], layout=row)
-        super().__init__([fields, self._note], layout=Layout(flex="1 1 300px", min_width="0"))
+        super().__init__([fields, self._note], layout=Layout(width="auto"))
 
     def suggest(self, choices: Choices) -> None:
         """Name values around what was chosen, unless somebody named others."""

@@ -14,14 +14,14 @@ MOST_BARS = 16  # ranks of a run that have one: more would hide what is below
 LOG_BYTES = 8_000  # that are shown of what a rank printed
 
 _RANKS = template("""\
-<div style="line-height:1.4;margin:4px 0">
-<strong>{{ title }}</strong>
-<div style="margin:2px 0 4px">{{ state }}</div>
+<div style="margin:4px 0">
+<div role="heading" aria-level="4" style="font-weight:600">{{ title }}</div>
+<div>{{ state }}</div>
 {% if caveats %}
-<div style="margin:2px 0;font-size:92%">Not a speed measurement: {{ caveats }}</div>
+<div style="font-size:92%">Not a speed measurement: {{ caveats }}</div>
 {% endif %}
-<div style="display:grid;grid-template-columns:max-content minmax(80px,1fr) minmax(15em,max-content);gap:3px 10px;\
-align-items:center;font-variant-numeric:tabular-nums;font-size:92%">
+<div style="display:grid;grid-template-columns:max-content minmax(40px,1fr) minmax(0,16em);gap:3px 10px;\
+align-items:center;margin-top:4px;font-variant-numeric:tabular-nums;font-size:92%">
 {% for bar in bars %}
 <span>{{ bar.name }}</span>
 <div role="progressbar" aria-label="{{ bar.name }}" aria-valuemin="0" aria-valuemax="100" \
@@ -35,15 +35,13 @@ style="height:12px;border-radius:6px;background:rgba(128,128,128,0.3);overflow:h
 <div style="font-size:92%">{{ more }}</div>
 {% endif %}
 {% if error %}
-<pre role="alert" tabindex="0" style="white-space:pre-wrap;overflow-wrap:anywhere;max-height:22em;overflow:auto;\
-border-left:4px solid #D55E00;padding:6px 10px;margin:6px 0;font-size:90%">{{ error }}</pre>
+<pre role="alert" tabindex="0" style="max-height:22em;border-left:4px solid #D55E00;margin:6px 0">{{ error }}</pre>
 {% endif %}
 </div>
 """)
 _LOG = template("""\
-<pre tabindex="0" role="region" aria-label="{{ label }}" style="white-space:pre-wrap;overflow-wrap:anywhere;\
-max-height:16em;overflow:auto;border:1px solid rgba(128,128,128,0.4);padding:6px 10px;margin:2px 0;font-size:90%;\
-line-height:1.4">{{ text }}</pre>
+<pre tabindex="0" role="region" aria-label="{{ label }}" style="max-height:16em;\
+border:1px solid rgba(128,128,128,0.4);margin:2px 0">{{ text }}</pre>
 """)
 
 

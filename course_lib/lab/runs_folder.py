@@ -23,7 +23,7 @@ class RunsFolder:
 
     Attributes:
         path: the folder.
-        frame: the runs, as of the last `look`; one row a run, see store.py.
+        frame: the runs, as of the last `look`, in the order in which they began; one row a run, see store.py.
         running: the folders of those that go on.
     """
 
@@ -55,13 +55,18 @@ class RunsFolder:
             frame = store.frame(self.path)
         except FolderError:  # it is not there yet, or no longer
             frame = self.frame[:0]
-        for path in frame["path"]:
-            self._numbers.setdefault(path, len(self._numbers) + 1)
+        for path in sorted({*frame["path"]} - self._numbers.keys(), key=_began):
+            self._numbers[path] = len(self._numbers) + 1
+        frame = frame.sort_values("path", key=lambda paths: paths.map(self._numbers), ignore_index=True)
         self.frame, self.running = frame, list(frame.loc[frame["status"] == RUNNING, "path"])
 
     def number(self, path: str) -> int | None:
         """The number that people know a run by, the same as long as this object is there; None before it was read."""
         return self._numbers.get(path)
+
+    def name(self, path: str) -> str:
+        """What people call a run."""
+        return f"Run {self.number(path) or ''}".rstrip()
 
     def delete(self, paths: Iterable[str]) -> None:
         """Remove runs and all that they recorded.
@@ -79,6 +84,14 @@ class RunsFolder:
             except OSError as error:
                 raise FolderError(f"Cannot delete {path}: {error.strerror}.") from error
         self.look(now=True)
+
+
+def _began(path: str) -> tuple[float, str]:
+    """What sorts runs by the time when they began."""
+    try:
+        return RunFolder(path).config.stat().st_mtime, path
+    except OSError:
+        return 0.0, path
 
 
 def _status(path: str) -> str:

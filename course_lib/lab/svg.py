@@ -102,4 +102,4 @@ def _as_image(found: re.Match[str]) -> str:
 
 
 def _short(value: float) -> str:
-    return (f"{value / 1000:g}k" if abs(value) >= 10_000 else f"{value + 0.0:g}").replace("-", "−")
+    return (f"{value / 1000:g}k" if abs(value) >= 1000 else f"{value + 0.0:g}").replace("-", "−")

@@ -166,7 +166,7 @@ def compare(
     strong = run.get("scaling") == baseline.get("scaling") == "strong"
     fields = [*SAME_FOR_SPEED, *RANKS, "global_batch_size" if strong else "batch_size"]
     differences = [
-        f"{name} ({baseline.get(name)!r} and {run.get(name)!r})"
+        f"{name} ({_said(baseline.get(name))} and {_said(run.get(name))})"
         for name in fields
         if name not in varying and not _same(run.get(name), baseline.get(name))
     ]
@@ -182,6 +182,11 @@ def compare(
             "finish, or its function returned no images_per_sec. Compare finished runs of a trainer."
         )
     return rates[0] / rates[1]
+
+
+def _said(value: Any) -> str:
+    """A value as Python writes it, also where pandas keeps it as a number of numpy's."""
+    return repr(value.item() if isinstance(value, np.generic) else value)
 
 
 def _same(first: Any, second: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,3 +31,9 @@ def lab(tmp_path) -> Iterator[Lab]:
 def picture(tmp_path) -> Path:
     """Where to look when a test has failed."""
     return tmp_path / "page.png"
+
+
+@pytest.fixture
+def documentation(tmp_path) -> Path:
+    """Where the pictures of the documentation go: `make screenshots` names a folder, other tests throw them away."""
+    return Path(os.environ.get("SCREENSHOTS", tmp_path))

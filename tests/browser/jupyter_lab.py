@@ -17,7 +17,7 @@ from typing import Any
 
 import nbformat
 import psutil
-from playwright.sync_api import ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import ConsoleMessage, Locator, Page, expect, sync_playwright
 from processes import eventually, is_alive
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -31,6 +31,7 @@ SETTINGS = {
     "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none"},
     "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
 }
+MOST_BYTES_OF_A_PICTURE = 300_000
 SECONDS = 60  # that a page may take to show something, on a slow machine
 # A role in an accessibility tree that has no name: `- textbox`, `- button [disabled]`.
 UNNAMED = re.compile(
@@ -153,6 +154,16 @@ class Notebook:
         """Kernel > Restart Kernel…, and yes to the question."""
         self.page.evaluate("void window.jupyterapp.commands.execute('notebook:restart-kernel')")
         self.page.get_by_role("button", name="Confirm Kernel Restart").click()
+
+    def take_picture(self, path: Path, top: Locator, width: int, height: int) -> None:
+        """A picture for the documentation: what stands from `top` on, without the list of files."""
+        size = self.page.viewport_size
+        self.page.evaluate("window.jupyterapp.shell.collapseLeft()")
+        self.page.set_viewport_size({"width": width, "height": height})
+        top.evaluate("element => element.scrollIntoView()")
+        self.page.screenshot(path=path, animations="disabled")
+        assert path.stat().st_size < MOST_BYTES_OF_A_PICTURE
+        self.page.set_viewport_size(size)
 
     def cells(self) -> list[dict[str, Any]]:
         """The code cells, as they would be saved."""

@@ -37,7 +37,7 @@ def start(notebook: Notebook) -> None:
     expect(notebook.page.get_by_role("cell", name=re.compile(r"^\d+\.\d\d$")).first).to_be_visible()
 
 
-def test_the_first_lesson_runs_without_a_gpu_and_shows_its_runs_live(lab, picture):
+def test_the_first_lesson_runs_without_a_gpu_and_shows_its_runs_live(lab, picture, documentation):
     shutil.copy(FIRST_LESSON, lab.root)
     with opened(lab, FIRST_LESSON.name, picture) as notebook:
         page = notebook.page
@@ -60,6 +60,8 @@ def test_the_first_lesson_runs_without_a_gpu_and_shows_its_runs_live(lab, pictur
         expect(page.get_by_role("progressbar").first).to_have_attribute("aria-valuenow", "100")
         for figure in ("Speedup", "Where the time of a step goes", "Validation accuracy"):
             expect(page.get_by_role("img", name=re.compile(f"^{figure}.*2")).first).to_be_visible()
+        both = page.locator(".jp-CodeCell").filter(has=page.get_by_role("button", name="Stop run 2"))
+        notebook.take_picture(documentation / "lesson.png", both.first, 1200, 760)
 
 
 def test_the_stop_button_ends_a_run_while_its_cell_waits(lab, picture):

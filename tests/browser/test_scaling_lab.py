@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
+from accessibility import THEMES, ZOOMED, change_theme, sticks_out, violations
 from jupyter_lab import UNNAMED, Lab, Notebook, find_browser, left, opened, ranks_of, write_notebook
-from playwright.sync_api import Locator, Page, TimeoutError, expect
+from playwright.sync_api import Locator, Page, expect
 from processes import eventually
 
 RANKS = 2
 MOST_BYTES = 2**20  # of the saved notebook
 PANEL = "from course_lib.lab.panel import ScalingLab\npanel = ScalingLab()\npanel"
 RESULTS = "panel.results()"
+# How many parts of a panel the keyboard can be in.
+STOPS = """panel => Array.from(panel.querySelectorAll("button, input, select, a[href], [tabindex='0']"))
+    .filter(each => !each.disabled && each.checkVisibility()).length"""
 
 pytestmark = [
     pytest.mark.slow,
@@ -71,14 +76,16 @@ def begin_a_long_run(student: Student, lab: Lab) -> None:
     assert eventually(lambda: len(ranks_of(lab)) == RANKS)
 
 
-def test_a_student_at_the_keyboard_predicts_runs_stops_breaks_sweeps_and_compares(lab, picture):
+def test_a_student_at_the_keyboard_predicts_runs_stops_breaks_sweeps_and_compares(lab, picture, documentation):
     write_notebook(lab.root / "lab.ipynb", PANEL, RESULTS)
     with opened(lab, "lab.ipynb", picture) as notebook:
         student = Student(notebook)
         student.open()
         predict_and_run(student)
+        take_pictures(student, documentation)
         stop_and_break(student, lab)
         sweep_and_compare(student)
+        look_closely(student)
         restart(student, lab)
         assert UNNAMED.findall(student.panel.aria_snapshot()) == []
         assert notebook.console_errors == []
@@ -93,11 +100,14 @@ def predict_and_run(student: Student) -> None:
     student.enter("GPUs per node", str(RANKS))
     student.enter("Share of data (%)", "30")
     student.enter("Predict first: your speedup", "1.5")
+    status = student.panel.get_by_role("status").first
+    status.evaluate("element => { element.dataset.known = 'yes' }")
     student.press("Run")
     expect(student.panel.get_by_role("progressbar", name="Rank 0")).to_be_visible()
     first = plotted(student.page, "Training loss")
     assert eventually(lambda: plotted(student.page, "Training loss") != first)
-    student.sees("Over: 2 finished.")
+    student.sees("2 runs finished.")
+    expect(status).to_have_attribute("data-known", "yes")  # a new element need not be read out
     table = student.panel.get_by_role("table").filter(has_text="Your guess")
     expect(table.get_by_role("cell", name="1.50")).to_be_visible()
     expect(student.panel.get_by_role("progressbar", name="Rank 1")).to_have_attribute("aria-valuenow", "100")
@@ -107,11 +117,11 @@ def predict_and_run(student: Student) -> None:
 def stop_and_break(student: Student, lab: Lab) -> None:
     begin_a_long_run(student, lab)
     student.press("Stop")
-    student.sees("Over: 1 stopped.")
+    student.sees("1 run stopped.")
     assert ranks_of(lab) == []
     begin_a_long_run(student, lab)
     ranks_of(lab)[1].kill()
-    student.sees("Over: 1 failed.")
+    student.sees("1 run failed.")
     expect(student.panel.get_by_role("alert")).to_contain_text(re.compile("Rank [01] of 2 died"))
 
 
@@ -121,23 +131,44 @@ def sweep_and_compare(student: Student) -> None:
     expect(student.panel.get_by_label("Values", exact=True)).to_have_value("32, 64, 128")
     student.enter("Values", "64, 128")
     student.press("Sweep")
-    student.sees("Over: 2 finished.")
-    # The list is written anew when the last run is explained, which may be while somebody chooses in it.
-    assert eventually(lambda: choose_two_and_compare(student))
-    expect(student.panel.get_by_text("Compared with Run")).to_be_visible()
-
-
-def choose_two_and_compare(student: Student) -> bool:
+    student.sees("2 runs finished.")
     student.panel.get_by_label("Runs to compare").focus()
     for key in ("Home", "Shift+ArrowDown"):
         student.page.keyboard.press(key)
     student.press("Compare")
-    compared = student.panel.get_by_role("status").filter(has_text="2 runs are compared")
-    try:
-        compared.wait_for(timeout=3000)
-    except TimeoutError:
-        return False
-    return True
+    student.sees("2 runs are compared")
+    expect(student.panel.get_by_role("heading", name="Compared with Run")).to_be_visible()
+
+
+def take_pictures(student: Student, folder: Path) -> None:
+    """For the documentation: the panel after its first runs, from its head on."""
+    expect(student.panel.get_by_role("heading", name="Why?")).to_be_visible()
+    for theme, name in zip(THEMES, ("scaling-lab.png", "scaling-lab-dark.png"), strict=True):
+        change_theme(student.page, theme)
+        head = student.panel.get_by_role("heading", name="Scaling Lab")
+        student.notebook.take_picture(folder / name, head, 1100, 1160)
+
+
+def look_closely(student: Student) -> None:
+    """All that is shown can be seen and told by others: in both themes, and at 200 %."""
+    size = student.page.viewport_size
+    for theme in THEMES:
+        change_theme(student.page, theme)
+        assert violations(student.page, ".scaling-lab") == []
+    tab_through(student)
+    student.page.set_viewport_size(ZOOMED)
+    assert violations(student.page, ".scaling-lab") == []
+    assert not sticks_out(student.panel)
+    student.page.set_viewport_size(size)
+
+
+def tab_through(student: Student) -> None:
+    """Tab visits all that can be used, from the first to the last, and then leaves the panel."""
+    student.panel.get_by_label("Device", exact=True).focus()
+    for _ in range(student.panel.evaluate(STOPS)):
+        assert student.panel.evaluate("panel => panel.contains(document.activeElement)")
+        student.page.keyboard.press("Tab")
+    assert not student.panel.evaluate("panel => panel.contains(document.activeElement)")
 
 
 def restart(student: Student, lab: Lab) -> None:

@@ -114,7 +114,7 @@ def test_guess_prediction_and_measurement_are_shown_together(open_panel):
     panel.run_button.click()
     assert panel.run_button.disabled
     assert not panel.stop_button.disabled
-    html = until(panel, "Over: 2 finished.")
+    html = until(panel, "2 runs finished.")
     assert re.search(r"Your guess.*The model expected.*Simulated", html, re.DOTALL)
     cells = re.findall(r"<td[^>]*><strong>([^<]*)</strong>", panel.outcome.value)
     guess, predicted, simulated = map(float, cells)
@@ -156,7 +156,7 @@ def test_each_rank_has_a_bar_and_a_log(open_panel):
     assert 'aria-label="What rank 1 printed"' in panel.live.logs.value
     panel.stop_button.click()
     assert panel.stop_button.disabled
-    until(panel, "Over: 1 stopped.")
+    until(panel, "1 run stopped.")
     assert not panel.run_button.disabled
 
 
@@ -165,7 +165,7 @@ def test_the_first_culprits_error_is_shown(open_panel):
     panel.controls.inputs["num_gpus"].value = 2
     panel.sweep_over.values.value = "2"
     panel.sweep()
-    html = until(panel, "Over: 1 failed.")
+    html = until(panel, "1 run failed.")
     assert 'role="alert"' in html
     assert "Rank 1 of 2 failed after step 1" in html
     assert "the &lt;b&gt;gradient&lt;/b&gt; is wrong" in html
@@ -183,7 +183,7 @@ def test_running_the_cell_again_neither_loses_a_run_nor_starts_another(open_pane
     second.run()
     assert "goes on in this folder already" in second.status.value
     second.stop()
-    until(second, "Over: 1 stopped.")
+    until(second, "1 run stopped.")
     assert len(store.frame(second.folder)) == 1
 
 
@@ -201,9 +201,9 @@ def test_earlier_runs_are_found_again(open_panel, make_run):
 def test_runs_that_another_program_makes_appear(open_panel, make_run):
     panel = open_panel()
     make_run("cluster-1")
-    until(panel, "1 run.")
+    until(panel, ">1 run<")
     make_run("cluster-2", RunConfig(num_gpus=2))
-    until(panel, "2 runs.")
+    until(panel, ">2 runs<")
 
 
 def test_chosen_runs_are_compared(open_panel, make_run):
@@ -211,17 +211,31 @@ def test_chosen_runs_are_compared(open_panel, make_run):
     make_run("b", RunConfig(num_gpus=2), rate=1900.0, accuracy=0.83)
     make_run("c", RunConfig(num_gpus=2, model="mlp"), rate=9000.0)
     panel = open_panel()
-    panel.compare_button.click()
-    assert "Choose two or more runs" in panel.status.value
-    panel.table.choose(*(str(panel.folder / name) for name in "ab"))
-    panel.compare_button.click()
-    assert "Compared with Run 1" in panel.outcome.value
-    assert "accuracy +3.0 points; 1.90 times as many images per second." in panel.outcome.value
+    table = panel.table
+    table.compare_button.click()
+    assert "Choose two or more runs" in table.answer.value
+    table.choose(*(str(panel.folder / name) for name in "ab"))
+    table.compare_button.click()
+    assert "Compared with Run 1" in table.comparison.value
+    assert "accuracy +3.0 points; 1.90 times as many images per second." in table.comparison.value
     panel.look()
     assert "1.90 on 2" in panel.figures.image.value
-    panel.table.choose(*(str(panel.folder / name) for name in "ac"))
-    panel.compare()
-    assert "the speeds cannot be compared. These runs differ in more than" in panel.outcome.value
+    table.choose(*(str(panel.folder / name) for name in "ac"))
+    table.compare()
+    assert "the speeds cannot be compared. These runs differ in more than" in table.comparison.value
+
+
+def test_the_list_stays_as_it_is_while_somebody_chooses_in_it(open_panel, make_run):
+    make_run("a")
+    panel = open_panel()
+    view = panel.table
+    view.choose(str(panel.folder / "a"))
+    make_run("b")
+    until(panel, ">2 runs<")
+    assert len(view.choice.options) == 1
+    view.compare_button.click()
+    assert [path for _, path in view.choice.options] == [str(panel.folder / name) for name in "ba"]
+    assert view.chosen == (str(panel.folder / "a"),)
 
 
 def test_clearing_deletes_nothing(open_panel, make_run):
@@ -265,12 +279,12 @@ def test_the_table_is_sorted_and_turned(open_panel, make_run):
     view = open_panel().table
 
     def first_rows() -> list[str]:
-        return re.findall(r"<td[^>]*>(run\d+)</td>", view.table.value)
+        return re.findall(r'<th scope="row"[^>]*>(\d+)</th>', view.table.value)
 
-    assert first_rows()[:2] == ["run13", "run12"]
+    assert first_rows()[:2] == ["14", "13"]
     assert view.earlier.disabled
     view.later.click()
-    assert first_rows() == ["run01", "run00"]
+    assert first_rows() == ["2", "1"]
     assert view.later.disabled
     view.sort.value = "accuracy"
     accuracies = [float(text) for text in re.findall(r"<td[^>]*>(\d\d\.\d\d)</td>", view.table.value)]
@@ -333,7 +347,7 @@ def test_a_panel_that_cannot_go_on_says_so(open_panel, monkeypatch):
 def test_the_thread_shows_what_comes_and_ends_with_its_panel(tmp_path, make_run):
     panel = ScalingLab(tmp_path / "runs")
     make_run("a")
-    assert eventually(lambda: "1 run." in html_of(panel))
+    assert eventually(lambda: ">1 run<" in html_of(panel))
     again = ScalingLab(tmp_path / "runs")
     assert "opened again" in html_of(panel)
     assert [thread.panel for thread in threading.enumerate() if isinstance(thread, Pump)] == [again]

@@ -1,0 +1,29 @@
+"""What axe-core finds wrong in a part of a page, and what sticks out of it."""
+
+from __future__ import annotations
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Locator, Page
+
+RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa")
+THEMES = ("JupyterLab Light", "JupyterLab Dark")
+ZOOMED = {"width": 640, "height": 400}  # what is left of 1280x800 at 200 %
+
+
+def violations(page: Page, part: str) -> list[str]:
+    """Where the part that a CSS selector names breaks a rule of WCAG 2.2, A or AA."""
+    found = Axe().run(page, context=part, options={"runOnly": [*RULES]}).response
+    assert any(rule["id"] == "color-contrast" for rule in found["passes"]), "nothing was looked at"
+    return [f"{rule['help']}: {node['html']}" for rule in found["violations"] for node in rule["nodes"]]
+
+
+def sticks_out(part: Locator) -> bool:
+    """Whether something is wider than the part itself, so that one would have to scroll sideways."""
+    return part.evaluate("element => element.scrollWidth > element.clientWidth + 1")
+
+
+def change_theme(page: Page, theme: str) -> None:
+    """Settings > Theme."""
+    page.evaluate("theme => window.jupyterapp.commands.execute('apputils:change-theme', { theme })", theme)
+    page.wait_for_function("theme => document.body.dataset.jpThemeName === theme", arg=theme)
+    page.evaluate("document.fonts.ready")
