@@ -10,10 +10,9 @@ import pandas as pd
 
 from course_lib.config import RunConfig
 from course_lib.errors import CourseError, FolderError
-from course_lib.lab.learning_plots import SETTINGS_OF_A_RUN
 from course_lib.lab.pages import EPOCHS, PROGRESS
-from course_lib.lab.series import number
 from course_lib.lab.style import GREY, PALETTE
+from course_lib.lab.words import SETTINGS_OF_A_RUN, duration, number
 from course_lib.runs import store
 from course_lib.runs.events import EventReader
 from course_lib.runs.folder import FAILED, FINISHED, LOST, RUNNING, STOPPED, read_json
@@ -179,13 +178,6 @@ def pace_in_words(pace: Pace, epochs: int) -> str:
 def left_in_words(seconds: float) -> str:
     """How long something still takes."""
     return f"about {duration(seconds)} left"
-
-
-def duration(seconds: float) -> str:
-    """A time as people say it."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _describe(config: RunConfig, peak_lr: float) -> str:

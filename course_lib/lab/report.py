@@ -15,11 +15,10 @@ from course_lib import __version__
 from course_lib.errors import FolderError
 from course_lib.lab import plots
 from course_lib.lab.display import data_uri
-from course_lib.lab.learning_plots import SETTINGS_OF_A_RUN
 from course_lib.lab.pages import REPORT
 from course_lib.lab.run_table import run_table
-from course_lib.lab.series import differing, in_short
 from course_lib.lab.style import DPI, TIMING_UNKNOWN
+from course_lib.lab.words import SETTINGS_OF_A_RUN, differing, in_short
 from course_lib.runs import store
 from course_lib.runs.folder import FINISHED, RUNNING, RunFolder, write_bytes
 from course_lib.scaling.speedup import TOO_SHORT, too_short

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from course_lib.config import WARMUP_STEPS, RunConfig
-from course_lib.lab.series import in_words, number
+from course_lib.lab.words import in_words, number
 from course_lib.runs.folder import FINISHED
 from course_lib.scaling.speedup import SPEEDUP_COLUMNS
 

@@ -10,9 +10,9 @@ from ipywidgets import HTML, Box, Button, HBox, Layout, VBox
 
 from course_lib.lab.display import image_html
 from course_lib.lab.interaction import answer_while_busy
-from course_lib.lab.learning_plots import progress
 from course_lib.lab.live import LiveRun
 from course_lib.lab.pages import EPOCHS
+from course_lib.lab.plots.learning_plots import progress
 from course_lib.runs.folder import RUNNING
 from course_lib.runs.run import Run
 

@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 
 from course_lib.config import SIMULATED, RunConfig
 from course_lib.lab import plots
-from course_lib.lab.learning_plots import SETTINGS_OF_A_RUN
-from course_lib.lab.series import caveat_notes, in_short
+from course_lib.lab.plots.series import caveat_notes
+from course_lib.lab.words import SETTINGS_OF_A_RUN, in_short
 from course_lib.runs import store
 
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from course_lib.config import RunConfig
 from course_lib.errors import ConfigError, DataError
-from course_lib.lab.choices import HIGH_PEAK_LR, TITLES, Choices, consequences
+from course_lib.lab.explain.accuracy_rules import HIGH_PEAK_LR
+from course_lib.lab.panel.choices import TITLES, Choices, consequences
 from course_lib.runs import devices, estimates
 from course_lib.runs.launch import prepare
 from course_lib.runs.sweep import Sweep

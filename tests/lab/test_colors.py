@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from course_lib.lab.live import COLORS
-from course_lib.lab.live_chart import STYLES
+from course_lib.lab.panel.live_chart import STYLES
 from course_lib.lab.style import GREY, PALETTE
 
 WHITE, DARK = "#FFFFFF", "#111111"  # the ground of figures and of Lab's light theme, and that of its dark theme

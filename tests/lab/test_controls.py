@@ -9,9 +9,9 @@ from ipywidgets import Button, Dropdown, FloatText, IntText, Text
 from widgets_at_work import html_of, parts
 
 from course_lib.errors import ConfigError
-from course_lib.lab.choices import Choices, consequences
-from course_lib.lab.controls import ORDER, Controls
-from course_lib.lab.questions import GuessQuestion, SweepQuestion
+from course_lib.lab.panel.choices import Choices, consequences
+from course_lib.lab.panel.controls import ORDER, Controls
+from course_lib.lab.panel.questions import GuessQuestion, SweepQuestion
 
 OTHER = Choices(
     num_gpus=3,
@@ -79,7 +79,7 @@ def test_an_impossible_choice_is_explained_beside_its_control(controls, control,
 
 
 def test_what_an_error_says_is_shown_as_text(controls):
-    from course_lib.lab.choices import Consequences
+    from course_lib.lab.panel.choices import Consequences
 
     controls.show(Consequences(problems={"model": "<script>"}))
     assert "&lt;script&gt;" in html_of(controls)

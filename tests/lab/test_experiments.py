@@ -15,10 +15,10 @@ from processes import eventually
 
 from course_lib.config import RunConfig
 from course_lib.errors import CourseError, FolderError, UsageError
-from course_lib.lab import experiments
-from course_lib.lab.choices import Choices
-from course_lib.lab.experiments import LOCK, Experiment, at_work, begin, needs_baseline, single, swept
-from course_lib.lab.runs_folder import RunsFolder
+from course_lib.lab.panel import experiments
+from course_lib.lab.panel.choices import Choices
+from course_lib.lab.panel.experiments import LOCK, Experiment, at_work, begin, needs_baseline, single, swept
+from course_lib.lab.panel.runs_folder import RunsFolder
 from course_lib.runs import store
 from course_lib.runs.found import FoundRun
 from course_lib.training import ddp

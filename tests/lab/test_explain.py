@@ -11,9 +11,8 @@ import pytest
 
 from course_lib.config import MEASURED_ON_CPU_RANKS, SIMULATED, RunConfig
 from course_lib.errors import FolderError, NonFiniteLossError
-from course_lib.lab import accuracy_rules, speed_rules
-from course_lib.lab.evidence import Case
-from course_lib.lab.explain import explain
+from course_lib.lab.explain import accuracy_rules, explain, speed_rules
+from course_lib.lab.explain.evidence import Case
 from course_lib.runs import store
 from course_lib.runs.launch import launch
 from course_lib.runs.machine import NOT_ALONE

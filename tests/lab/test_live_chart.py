@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.lab.live_chart import BOTTOM, HEIGHT, LEFT, POINTS, RIGHT, TOP, WIDTH, Line, chart, legend
+from course_lib.lab.panel.live_chart import BOTTOM, HEIGHT, LEFT, POINTS, RIGHT, TOP, WIDTH, Line, chart, legend
 
 VALUES = st.lists(st.floats(-1e6, 1e6) | st.just(float("nan")), max_size=400)
 

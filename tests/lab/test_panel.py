@@ -17,11 +17,11 @@ from processes import eventually
 from widgets_at_work import html_of, parts
 
 from course_lib.config import RunConfig
-from course_lib.lab.choices import Choices
-from course_lib.lab.experiments import at_work
-from course_lib.lab.figures import PLOTS
 from course_lib.lab.panel import ScalingLab
-from course_lib.lab.pump import Pump
+from course_lib.lab.panel.choices import Choices
+from course_lib.lab.panel.experiments import at_work
+from course_lib.lab.panel.figures import PLOTS
+from course_lib.lab.panel.pump import Pump
 from course_lib.runs import store
 
 QUICK = Choices(model="mlp", epochs=1, data_share=0.01, device="cpu")
@@ -319,7 +319,7 @@ def test_results_stay_in_a_saved_notebook(open_panel, make_run, monkeypatch):
     make_run("b", RunConfig(num_gpus=2), rate=1900.0)
     panel = open_panel()
     shown: list[Any] = []
-    monkeypatch.setattr("course_lib.lab.figures.display", shown.append)
+    monkeypatch.setattr("course_lib.lab.panel.figures.display", shown.append)
     panel.results()._ipython_display_()
     figure, table = shown
     assert {"image/png", "text/html", "text/plain"} <= figure._repr_mimebundle_().keys()

@@ -19,7 +19,8 @@ import course_lib.lab
 from course_lib.config import MEASURED_ON_CPU_RANKS, MEASURED_ON_GPUS, SIMULATED, WARMUP_STEPS, RunConfig
 from course_lib.lab import plots
 from course_lib.lab.display import display_figure, png
-from course_lib.lab.learning_plots import SETTINGS_OF_A_RUN, progress
+from course_lib.lab.plots.learning_plots import progress
+from course_lib.lab.words import SETTINGS_OF_A_RUN
 from course_lib.runs import store
 
 OF_RUNS = [plots.speedup, plots.efficiency, plots.throughput, plots.time_split, plots.heat_map]
@@ -398,12 +399,13 @@ def test_a_displayed_figure_leaves_an_image_and_its_text(scaling):
 
 
 def test_the_lab_never_loads_pyplot():
-    modules = [path.stem for path in Path(course_lib.lab.__path__[0]).glob("*.py") if path.stem != "__init__"]
-    for module in modules:
-        source = Path(course_lib.lab.__path__[0], f"{module}.py").read_text()
-        names = [name for node in ast.walk(ast.parse(source)) for name in _imported(node)]
+    files = sorted(Path(course_lib.lab.__path__[0]).rglob("*.py"))
+    for file in files:
+        names = [name for node in ast.walk(ast.parse(file.read_text())) for name in _imported(node)]
         assert not [name for name in names if "pyplot" in name or "pylab" in name]
-    imports = "".join(f"import course_lib.lab.{module}\n" for module in modules)
+    top = Path(course_lib.lab.__path__[0]).parents[1]
+    modules = (".".join(file.relative_to(top).with_suffix("").parts).removesuffix(".__init__") for file in files)
+    imports = "".join(f"import {module}\n" for module in modules)
     code = f"{imports}import sys\nsys.exit('matplotlib.pyplot' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

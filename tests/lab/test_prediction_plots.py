@@ -15,7 +15,7 @@ from course_lib.config import MEASURED_ON_CPU_RANKS, MEASURED_ON_GPUS, SIMULATED
 from course_lib.errors import ComparisonError
 from course_lib.lab import plots
 from course_lib.lab.display import png
-from course_lib.lab.predictions import MOST_TOLD, PREDICTED, three_digits, told
+from course_lib.lab.plots.predictions import MOST_TOLD, PREDICTED, three_digits, told
 from course_lib.runs import store
 from course_lib.scaling.hardware import find
 from course_lib.scaling.step_time import StepTimeModel

@@ -13,7 +13,7 @@ from torch.nn.functional import mse_loss
 from course_lib.config import MEASURED_ON_CPU_RANKS
 from course_lib.lab import plots
 from course_lib.lab.display import png
-from course_lib.lab.replica_plots import REPLICA_PHASES
+from course_lib.lab.plots.replica_plots import REPLICA_PHASES
 from course_lib.training.replicas import DeviceManager, data_parallel_step, prepare_replicas
 
 Times = list[tuple[int | None, str, float, float]]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from course_lib.config import MEASURED_ON_CPU_RANKS, RunConfig
 from course_lib.errors import FolderError
-from course_lib.lab.learning_plots import SETTINGS_OF_A_RUN
+from course_lib.lab.words import SETTINGS_OF_A_RUN
 from course_lib.runs import store
 from course_lib.runs.events import EventWriter
 from course_lib.runs.folder import FORMAT, RunFolder, create_run_folder, write_json

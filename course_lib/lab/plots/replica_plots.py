@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from course_lib.lab.plots.time_plots import MEASURED_PHASES, PHASES
 from course_lib.lab.style import (
     GREY,
     PALETTE,
@@ -23,7 +24,6 @@ from course_lib.lab.style import (
     new_figure,
     nothing_to_draw,
 )
-from course_lib.lab.time_plots import MEASURED_PHASES, PHASES
 
 # Phase of a step: colour and hatch.
 REPLICA_PHASES = {**{phase: PHASES[phase] for phase in MEASURED_PHASES}, "sync": (PALETTE[3], "xxxx")}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from course_lib.lab.choices import GIB, Choices, Consequences
 from course_lib.lab.interaction import SHARED_STYLE
-from course_lib.lab.live import duration
 from course_lib.lab.pages import template
-from course_lib.lab.series import number
+from course_lib.lab.panel.choices import GIB, Choices, Consequences
+from course_lib.lab.words import duration, number
 from course_lib.runs.estimates import Estimate, Memory
 
 MIB = 2**20

@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from course_lib.lab.series import SETTINGS, Series, caveat_notes, how_timed, rank_words, split, usable
+from course_lib.lab.plots.series import SETTINGS, Series, caveat_notes, how_timed, rank_words, split, usable
 from course_lib.lab.style import (
     GREY,
     finish,

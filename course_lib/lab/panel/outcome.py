@@ -10,7 +10,7 @@ from course_lib.config import SIMULATED
 from course_lib.errors import CourseError
 from course_lib.lab.explain import Explanation, explain
 from course_lib.lab.pages import template
-from course_lib.lab.series import number
+from course_lib.lab.words import number
 from course_lib.runs.expected import expected_speedup
 from course_lib.runs.folder import FINISHED
 from course_lib.runs.profiles import Profile

@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from course_lib.lab.learning_plots import SETTINGS_OF_A_RUN
-from course_lib.lab.series import differing, how_timed, in_words, number, usable
+from course_lib.lab.plots.series import how_timed, usable
 from course_lib.lab.style import NORMAL, PALETTE, SMALL, finish, label_axes, new_figure, nothing_to_draw
+from course_lib.lab.words import SETTINGS_OF_A_RUN, differing, in_words, number
 
 # All that the axes do not show. The rate in use follows from the rule and what they do show.
 OTHER_SETTINGS = ("lr_rule", *(name for name in SETTINGS_OF_A_RUN if name not in ("peak_lr", "global_batch_size")))

@@ -10,12 +10,12 @@ import pandas as pd
 from ipywidgets import HTML, Box, Button, Checkbox, Dropdown, HBox, Layout, SelectMultiple, VBox
 
 from course_lib.errors import CourseError
-from course_lib.lab.comparison import comparison_html
 from course_lib.lab.pages import template
-from course_lib.lab.panel_html import status_html
+from course_lib.lab.panel.comparison import comparison_html
+from course_lib.lab.panel.panel_html import status_html
+from course_lib.lab.panel.runs_folder import RunsFolder
 from course_lib.lab.run_table import run_table
-from course_lib.lab.runs_folder import RunsFolder
-from course_lib.lab.series import number
+from course_lib.lab.words import number
 from course_lib.runs.folder import FINISHED
 
 ROWS = 12  # of the table on a page

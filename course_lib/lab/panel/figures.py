@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 
 from course_lib.lab import plots
 from course_lib.lab.display import display_figure, image_html
-from course_lib.lab.learning_plots import SETTINGS_OF_A_RUN
 from course_lib.lab.pages import template
 from course_lib.lab.run_table import run_table
 from course_lib.lab.style import alt_text
+from course_lib.lab.words import SETTINGS_OF_A_RUN
 from course_lib.runs import store
 from course_lib.runs.folder import FINISHED
 

@@ -1,6 +1,6 @@
 """Small charts of runs that go on: SVG, in a hundredth of the time that a full figure takes, in the theme's colours.
 
-What should be kept or printed is drawn by plots.py.
+What should be kept or printed is drawn by `lab.plots`.
 """
 
 from __future__ import annotations

@@ -15,18 +15,18 @@ import pandas as pd
 from ipywidgets import HTML, Box, Button, Layout, VBox, Widget
 
 from course_lib.errors import CourseError
-from course_lib.lab.choices import Choices, Consequences, consequences
-from course_lib.lab.controls import Controls
-from course_lib.lab.experiments import Experiment, at_work, begin, needs_baseline, single, swept
-from course_lib.lab.figures import FigureView, Results
 from course_lib.lab.interaction import all_below, make_answer
-from course_lib.lab.live_area import LiveArea
-from course_lib.lab.outcome import outcome_html
-from course_lib.lab.panel_html import facts_html, heading_html, status_html
-from course_lib.lab.pump import Pump, retire_others
-from course_lib.lab.questions import GuessQuestion, SweepQuestion
-from course_lib.lab.runs_folder import RunsFolder
-from course_lib.lab.runs_view import FLOW, RunsView
+from course_lib.lab.panel.choices import Choices, Consequences, consequences
+from course_lib.lab.panel.controls import Controls
+from course_lib.lab.panel.experiments import Experiment, at_work, begin, needs_baseline, single, swept
+from course_lib.lab.panel.figures import FigureView, Results
+from course_lib.lab.panel.live_area import LiveArea
+from course_lib.lab.panel.outcome import outcome_html
+from course_lib.lab.panel.panel_html import facts_html, heading_html, status_html
+from course_lib.lab.panel.pump import Pump, retire_others
+from course_lib.lab.panel.questions import GuessQuestion, SweepQuestion
+from course_lib.lab.panel.runs_folder import RunsFolder
+from course_lib.lab.panel.runs_view import FLOW, RunsView
 from course_lib.runs.folder import FAILED, FINISHED
 from course_lib.runs.functions import TrainFunction
 from course_lib.runs.launch import data_parallel_trainer, warm_up

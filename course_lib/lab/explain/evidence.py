@@ -87,11 +87,6 @@ def milliseconds(seconds: float) -> str:
     return f"{1000 * seconds:.3g} ms"
 
 
-def percent(share: float) -> str:
-    """A share of 1 in percent."""
-    return f"{100 * share:.0f} %"
-
-
 def alike(frame: pd.DataFrame, row: pd.Series[Any], names: Iterable[str]) -> pd.DataFrame:
     """The rows of a frame that are as this one in these columns; what is missing in both is the same."""
     for name in names:

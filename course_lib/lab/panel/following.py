@@ -10,8 +10,8 @@ import numpy as np
 from course_lib.config import untimed_steps
 from course_lib.errors import CourseError
 from course_lib.lab.live import LiveRun
-from course_lib.lab.live_chart import STYLES, Line, chart, legend
-from course_lib.lab.ranks import ranks_html
+from course_lib.lab.panel.live_chart import STYLES, Line, chart, legend
+from course_lib.lab.panel.ranks import ranks_html
 from course_lib.runs.folder import RUNNING
 from course_lib.runs.found import FoundRun
 

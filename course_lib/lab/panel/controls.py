@@ -9,8 +9,8 @@ from typing import Any
 from ipywidgets import HTML, Button, Dropdown, FloatText, GridBox, HBox, IntText, Layout, VBox, Widget
 
 from course_lib.config import CHOICES, SIMULATED
-from course_lib.lab.choices import TITLES, Choices, Consequences
 from course_lib.lab.pages import template
+from course_lib.lab.panel.choices import TITLES, Choices, Consequences
 from course_lib.lab.style import PALETTE
 from course_lib.runs.plan import SCALINGS
 from course_lib.scaling.hardware import DEFAULT, PROFILES

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from course_lib.config import SIMULATED
-from course_lib.lab.evidence import Case, Finding, Rule, best, milliseconds, percent
+from course_lib.lab.explain.evidence import Case, Finding, Rule, best, milliseconds
+from course_lib.lab.words import percent
 from course_lib.runs.folder import FINISHED
 from course_lib.runs.machine import NOT_ALONE
 from course_lib.runs.store import SPLIT_COLUMNS

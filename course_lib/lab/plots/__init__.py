@@ -14,14 +14,14 @@ what was measured and what was simulated or predicted is never joined by a line,
 measurement is drawn hollow. `alt_text` says in words and figures what a figure shows.
 """
 
-from course_lib.lab.heat_map import heat_map
-from course_lib.lab.learning_plots import accuracy_against_epoch, accuracy_against_seconds, loss_against_step
-from course_lib.lab.prediction_plots import predicted_step, predicted_throughput
-from course_lib.lab.replica_plots import collective_costs, replica_timeline
-from course_lib.lab.scaling_plots import efficiency, speedup, throughput
+from course_lib.lab.plots.heat_map import heat_map
+from course_lib.lab.plots.learning_plots import accuracy_against_epoch, accuracy_against_seconds, loss_against_step
+from course_lib.lab.plots.prediction_plots import predicted_step, predicted_throughput
+from course_lib.lab.plots.replica_plots import collective_costs, replica_timeline
+from course_lib.lab.plots.scaling_plots import efficiency, speedup, throughput
+from course_lib.lab.plots.target_plots import epochs_to_target, noise_scale, time_to_accuracy
+from course_lib.lab.plots.time_plots import time_split, timeline
 from course_lib.lab.style import alt_text
-from course_lib.lab.target_plots import epochs_to_target, noise_scale, time_to_accuracy
-from course_lib.lab.time_plots import time_split, timeline
 
 __all__ = [
     "accuracy_against_epoch",

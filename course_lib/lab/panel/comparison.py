@@ -8,10 +8,9 @@ from typing import Any
 import pandas as pd
 
 from course_lib.errors import ComparisonError
-from course_lib.lab.choices import in_titles
-from course_lib.lab.learning_plots import SETTINGS_OF_A_RUN
 from course_lib.lab.pages import template
-from course_lib.lab.series import differing, in_short
+from course_lib.lab.panel.choices import in_titles
+from course_lib.lab.words import SETTINGS_OF_A_RUN, differing, in_short
 from course_lib.runs.folder import FINISHED
 from course_lib.scaling.speedup import compare
 

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from course_lib.lab.predictions import (
+from course_lib.lab.plots.predictions import (
     BAND,
     MEASURED_COLOR,
     PREDICTED,
@@ -21,13 +21,12 @@ from course_lib.lab.predictions import (
     draw_prediction,
     finite,
     nothing_predicted,
-    percent,
     ratio_axis,
     three_digits,
     told,
     what_differs,
 )
-from course_lib.lab.series import identity
+from course_lib.lab.plots.series import identity
 from course_lib.lab.style import (
     GREY,
     PALETTE,
@@ -39,6 +38,7 @@ from course_lib.lab.style import (
     nothing_to_draw,
     whole_numbers,
 )
+from course_lib.lab.words import percent
 
 WORTH = 0.1  # of the time: a doubling of the GPUs that saves less is not worth it
 DEAR = 2.0  # times the lowest cost

@@ -11,6 +11,7 @@ import pandas as pd
 
 from course_lib.config import MEASURED_ON_CPU_RANKS, MEASURED_ON_GPUS, SIMULATED
 from course_lib.lab.style import LOOKS, PALETTE, TIMING_UNKNOWN, Look
+from course_lib.lab.words import differing, in_short, in_words, number
 from course_lib.runs.folder import FINISHED
 from course_lib.scaling.speedup import SAME_FOR_SPEED
 
@@ -20,11 +21,6 @@ MOST_CAVEATS = 3  # that stand under a figure
 _FIRST = ("model", "batch", "num_nodes", "precision", "optimizer")
 # Simulated hardware is told by `devices`.
 SETTINGS = (*_FIRST, *(name for name in SAME_FOR_SPEED if name not in (*_FIRST, "timing", "hardware")))
-COUNTED = {"world_size": "rank", "num_nodes": "node", "cores": "core"}
-WORDS = {
-    "global_batch_size": "global batch {}",
-    "peak_lr": "learning rate {}",
-} | dict.fromkeys(("model", "batch", "precision", "optimizer", "cpu", "devices", "hardware", "run"), "{}")
 
 
 @dataclass(frozen=True)
@@ -159,28 +155,6 @@ def caveat_notes(frame: pd.DataFrame) -> list[str]:
     return notes
 
 
-def differing(frame: pd.DataFrame, names: Sequence[str]) -> list[str]:
-    """Those of these columns in which the rows are not all alike."""
-    return [name for name in names if name in frame and frame[name].nunique(dropna=False) > 1]
-
-
-def in_short(row: pd.Series[Any], names: Sequence[str]) -> str:
-    """These settings of a run: "2 ranks, global batch 128"."""
-    return ", ".join(filter(None, (_word(name, row[name]) for name in names)))
-
-
-def in_words(name: str) -> str:
-    """A column's name as people say it."""
-    return "learning rate" if name in ("lr", "peak_lr") else name.replace("_", " ")
-
-
-def number(value: Any) -> str:
-    """A number as people write it: 128, 0.05, 1e-05; what is missing is a dash."""
-    if value is None or value != value:
-        return "–"
-    return f"{value:g}" if isinstance(value, float) and abs(value) < 1e5 else f"{value:.0f}"
-
-
 def _batch(frame: pd.DataFrame) -> pd.Series[Any]:
     """What is the same for every world size, as text that sorts by size."""
     strong = frame["scaling"] == "strong" if "scaling" in frame else pd.Series(False, index=frame.index)
@@ -189,12 +163,3 @@ def _batch(frame: pd.DataFrame) -> pd.Series[Any]:
     words = {key: f"global batch {number(key[0])}" if key[1] else f"batch {number(key[0])} per rank" for key in keys}
     kind = pd.CategoricalDtype([words[key] for key in sorted(words)], ordered=True)
     return pd.Series([words[key] for key in keys], index=frame.index, dtype=kind)
-
-
-def _word(name: str, value: Any) -> str:
-    if name == "hardware" and pd.isna(value):  # of a run that was measured
-        return ""
-    text = number(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
-    if name in COUNTED:
-        return f"{text} {COUNTED[name]}{'s' * (text != '1')}"
-    return WORDS.get(name, in_words(name) + " {}").format(text)

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from course_lib.config import SIMULATED
-from course_lib.lab.series import Series, caveat_notes, how_timed, identity, number, split, usable
+from course_lib.lab.plots.series import Series, caveat_notes, how_timed, identity, split, usable
 from course_lib.lab.style import (
     finish,
     hollow_entry,
@@ -17,12 +17,8 @@ from course_lib.lab.style import (
     nothing_to_draw,
     whole_numbers,
 )
+from course_lib.lab.words import SETTINGS_OF_A_RUN, number
 
-# What changes what a run learns, but for the seed: runs alike in these are repeats.
-SETTINGS_OF_A_RUN = (
-    *("model", "world_size", "global_batch_size", "peak_lr", "optimizer", "schedule", "warmup_epochs", "epochs"),
-    *("weight_decay", "clip_norm", "precision", "sync_batchnorm", "data", "train_samples"),
-)
 SMOOTH_FROM, SMOOTH_OVER = 200, 25  # steps
 CROWDED = 12  # lines from which on they are drawn thin
 IN_WORDS = 12  # lines that the text of a figure speaks of

@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 
 from course_lib.config import RunConfig
 from course_lib.errors import CourseError, FolderError, UsageError
-from course_lib.lab.choices import Choices
+from course_lib.lab.panel.choices import Choices
 from course_lib.runs import devices
 from course_lib.runs.folder import FINISHED
 from course_lib.runs.functions import TrainFunction

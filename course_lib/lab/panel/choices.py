@@ -11,6 +11,7 @@ import pandas as pd
 
 from course_lib.config import SIMULATED, RunConfig, untimed_steps
 from course_lib.errors import ConfigError, CourseError, DataError, UsageError
+from course_lib.lab.explain.accuracy_rules import HIGH_PEAK_LR
 from course_lib.runs import devices, estimates
 from course_lib.runs.estimates import Estimate, Memory
 from course_lib.runs.launch import Prepared, prepare
@@ -38,8 +39,6 @@ TITLES = {
 # Fields of RunConfig and Sweep that a control stands for under another name.
 CONTROL_OF = {"train_samples": "data_share", "seeds": "seed", "data": "data_share"}
 CPU_IMAGES = 6_000  # with SmallCNN and three epochs, ten seconds on a core
-# At a peak of 0.4 half of the short runs with SGD learned nothing, MLP and SmallCNN alike; at 0.8 none learned.
-HIGH_PEAK_LR = 0.4
 # Which controls a fact follows from: where one of them is impossible, the fact is not known.
 RANKS = ("num_gpus", "num_nodes")
 BATCH = (*RANKS, "batch_size", "scaling", "device", "data_share")

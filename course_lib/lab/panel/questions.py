@@ -9,9 +9,9 @@ from typing import Any
 from ipywidgets import HTML, Box, Dropdown, Layout, Text, VBox
 
 from course_lib.errors import ConfigError
-from course_lib.lab.choices import TITLES, Choices
-from course_lib.lab.experiments import SWEPT
 from course_lib.lab.pages import template
+from course_lib.lab.panel.choices import TITLES, Choices
+from course_lib.lab.panel.experiments import SWEPT
 
 _NOTE = template("""<div style="font-size:92%;min-height:1.4em">{{ text }}</div>""")
 

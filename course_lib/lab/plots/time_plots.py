@@ -13,16 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from course_lib.config import WARMUP_STEPS, untimed_steps
-from course_lib.lab.series import (
-    SETTINGS,
-    caveat_notes,
-    how_timed,
-    identity,
-    number,
-    rank_words,
-    split,
-    usable,
-)
+from course_lib.lab.plots.series import SETTINGS, caveat_notes, how_timed, identity, rank_words, split, usable
 from course_lib.lab.style import (
     GREY,
     NOT_A_SPEED,
@@ -34,6 +25,7 @@ from course_lib.lab.style import (
     nothing_to_draw,
     plain,
 )
+from course_lib.lab.words import number
 
 # Part of a step: colour and hatch. `other` is what a step took beyond the four.
 PHASES = {

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from course_lib.config import MEASURED_ON_GPUS, SIMULATED
-from course_lib.lab.predictions import (
+from course_lib.lab.plots.predictions import (
     BAND,
     MEASURED_COLOR,
     PREDICTED,
@@ -22,13 +22,12 @@ from course_lib.lab.predictions import (
     doubling_axis,
     draw_prediction,
     nothing_predicted,
-    percent,
     ratio_axis,
     three_digits,
     told,
     what_differs,
 )
-from course_lib.lab.series import SETTINGS, Series, caveat_notes, how_timed, split, usable
+from course_lib.lab.plots.series import SETTINGS, Series, caveat_notes, how_timed, split, usable
 from course_lib.lab.style import (
     GREY,
     SMALL,
@@ -40,6 +39,7 @@ from course_lib.lab.style import (
     new_figure,
     plain,
 )
+from course_lib.lab.words import percent
 
 # Part of a step: its name for people, colour and hatch.
 PARTS = {

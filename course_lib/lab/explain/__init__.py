@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from course_lib.lab.accuracy_rules import accuracy_findings
-from course_lib.lab.evidence import Case
-from course_lib.lab.speed_rules import speed_findings
+from course_lib.lab.explain.accuracy_rules import accuracy_findings
+from course_lib.lab.explain.evidence import Case
+from course_lib.lab.explain.speed_rules import speed_findings
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullLocator
 
 from course_lib.errors import ComparisonError
-from course_lib.lab.series import number
 from course_lib.lab.style import GREY, PALETTE, finish, new_figure, nothing_to_draw
+from course_lib.lab.words import number
 
 PREDICTED = "predicted"  # the gid of what is drawn of a prediction
 MEASURED_COLOR = PALETTE[-1]  # so that no prediction has it
@@ -157,11 +157,6 @@ def three_digits(value: float) -> str:
     digits = 2 - int(np.floor(np.log10(value)))
     written = f"{round(value, digits):,.{max(0, digits)}f}"
     return written.rstrip("0").rstrip(".") if "." in written else written
-
-
-def percent(share: float) -> str:
-    """A share of 1 in whole percent."""
-    return f"{100 * share:.0f} %"
 
 
 def finite(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
