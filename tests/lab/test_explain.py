@@ -74,6 +74,11 @@ SPEED = {
         case_of(ONE, {**TWO, "backward_seconds": 0.0065}),
         ["10.2 ms", "6.2 ms", "29 %", "128 per rank"],
     ),
+    speed_rules.slower_computing: (
+        case_of(ONE, {**TWO, "step_seconds": 0.014, "forward_seconds": 0.004, "backward_seconds": 0.0083}),
+        case_of(ONE, {**TWO, "forward_seconds": 0.0033}),
+        ["4 ms", "3 ms"],
+    ),
     speed_rules.small_batch: (
         case_of({**ONE, "batch_size": 8}, {**TWO, "batch_size": 8, "step_seconds": 0.002, "backward_seconds": 0.0006}),
         case_of(ONE, TWO),
@@ -97,7 +102,7 @@ SPEED = {
     speed_rules.stragglers: (
         case_of(ONE, TWO, steps=forward_times([0.003] * 9, [0.004] * 9)),
         case_of(ONE, TWO, steps=forward_times([0.003] * 9, [0.0031] * 9)),
-        ["Rank 1", "100 %", "4 ms", "1 ms"],
+        ["Rank 1", "100 %", "4 ms", "1 ms", "core"],
     ),
     speed_rules.few_steps: (
         case_of(ONE, {**TWO, "timed_steps": 9}),
@@ -119,6 +124,11 @@ ACCURACY = {
         case_of(BEFORE, AT_0_8),
         case_of(BEFORE, {**AT_0_8, "val_accuracy": 0.4}),
         ["0.8", "0.5 epochs", "10.0 %", "0.4"],
+    ),
+    accuracy_rules.moved_too_little: (
+        case_of(BEFORE, {**BEFORE, "lr": 0.001, "val_accuracy": 0.12, "steps": 20, "epochs": 2}),
+        case_of(BEFORE, AT_0_8),
+        ["20 steps", "0.001", "12.0 %", "4 epochs", "0.002"],
     ),
     accuracy_rules.larger_batch: (
         case_of(BEFORE, LARGER),
@@ -203,6 +213,50 @@ def test_what_a_smaller_share_of_a_batch_costs_anyway_is_no_communication():
     finding = speed_rules.small_batch(case)
     assert finding is not None
     assert "1.5 ms of a step's 6.1 ms (25 %)" in finding.sentence
+
+
+def test_what_makes_the_forward_pass_slower_too_is_no_communication():
+    slow = {"forward_seconds": 0.006, "backward_seconds": 0.0126, "step_seconds": 0.0195}
+    assert speed_rules.exposed_communication(case_of(ONE, {**TWO, **slow})) is None
+    assert speed_rules.slower_computing(case_of(ONE, {**TWO, **slow, "speed_caveats": NOT_ALONE})) is None
+
+
+def test_in_strong_scaling_the_run_to_compare_with_has_the_whole_batch():
+    missing = {**TWO, "num_gpus": 4, "batch_size": 16}
+    assert "batch size of 64" in nothing_to_compare({**missing, **STRONG})
+    assert "batch size of 16" in nothing_to_compare(missing)
+
+
+def nothing_to_compare(run: dict[str, Any]) -> str:
+    return speed_rules.nothing_stands_out(case_of(run)).try_next
+
+
+def test_a_run_that_learned_nothing_is_not_told_to_learn_longer_at_the_same_high_rate():
+    dead = case_of(BEFORE, {**LARGER, **AT_0_8, "steps": 38})
+    assert accuracy_rules.fewer_steps(dead) is None
+    assert accuracy_rules.larger_batch(dead) is None
+
+
+def test_as_many_steps_take_as_many_epochs_at_least():
+    run = {**BEFORE, "epochs": 3, "steps": 100, "val_accuracy": 0.7}
+    finding = accuracy_rules.fewer_steps(case_of({**BEFORE, "lr": 0.04, "steps": 136}, run))
+    assert finding is not None
+    assert "up to 5 epochs" in finding.try_next
+
+
+def test_one_seed_twice_is_no_spread_of_seeds():
+    case = case_of(BEFORE, {**BEFORE, "val_accuracy": 0.851}, {**BEFORE, "lr": 0.04, "val_accuracy": 0.845})
+    finding = accuracy_rules.within_spread(case)
+    assert finding is not None
+    assert "commonly" in finding.sentence
+
+
+def test_of_runs_that_differ_in_as_much_the_one_with_the_same_choices_comes_before():
+    same_choices = {"num_gpus": 1, "batch_size": 64, "val_accuracy": 0.8, "peak_lr": 0.05}
+    other_batch = {"num_gpus": 1, "batch_size": 256, "val_accuracy": 0.8, "peak_lr": 0.05}
+    case = case_of(same_choices, other_batch, {"num_gpus": 2, "batch_size": 64, "peak_lr": 0.1})
+    assert case.before is not None
+    assert case.before["path"] == "/runs/0"
 
 
 def test_now_one_rank_is_slowest_now_another():

@@ -5,12 +5,13 @@ Small steps in a mini-batch's noise and the learning rate that goes with a batch
 
 from __future__ import annotations
 
-from math import sqrt
+from math import ceil, sqrt
 from statistics import mean
 from typing import Any
 
 import pandas as pd
 
+from course_lib.config import SUITABLE_LR
 from course_lib.lab.explain.evidence import LEARNING, Case, Finding, Rule, best, differences
 from course_lib.lab.words import in_short, in_words, number
 from course_lib.runs.folder import FINISHED
@@ -33,22 +34,35 @@ def accuracy_findings(case: Case) -> list[Finding]:
 
 
 def lr_too_high(case: Case) -> Finding | None:
-    """The loss was no number any more, or nothing was learned."""
+    """The loss was no number any more, or nothing was learned at a learning rate above the usual one."""
     run = case.run
     tried = f"at a peak learning rate of {run['peak_lr']:.3g}, with {number(run['warmup_epochs'])} epochs of warm-up"
     if _diverged(run):
         sentence = f"The run diverged {tried}: its loss was no finite number any more."
-    elif run["val_accuracy"] <= LEARNED_NOTHING:
+    elif _learned_nothing(run) and _high_lr(run):
         sentence = f"It learned nothing {tried}: an accuracy of {_points(run['val_accuracy'])} is close to guessing."
     else:
         return None
     return Finding(2.0, sentence, f"Halve the learning rate to {run['lr'] / 2:.3g}, or take a longer warm-up.")
 
 
+def moved_too_little(case: Case) -> Finding | None:
+    """Nothing was learned, and no learning rate above the usual one can be the reason."""
+    run = case.run
+    if not _learned_nothing(run) or _high_lr(run):
+        return None
+    return Finding(
+        2.0,
+        f"It learned nothing in {number(run['steps'])} steps at a peak learning rate of {run['peak_lr']:.3g}: an "
+        f"accuracy of {_points(run['val_accuracy'])} is close to guessing, and so small a rate is hardly too high.",
+        f"Train for {number(2 * run['epochs'])} epochs, or double the learning rate to {2 * run['lr']:.3g}.",
+    )
+
+
 def larger_batch(case: Case) -> Finding | None:
     """A larger global batch with the same learning rate moves less in an epoch."""
     run, other = case.run, case.before
-    if other is None or not _fell(case):
+    if other is None or not _fell(case) or lr_too_high(case):
         return None
     factor = run["global_batch_size"] / other["global_batch_size"]
     if not (factor > 1 and run["peak_lr"] <= 1.01 * other["peak_lr"]):
@@ -61,20 +75,20 @@ def larger_batch(case: Case) -> Finding | None:
         f"{_moved(case)}: the global batch grew from {number(other['global_batch_size'])} to "
         f"{number(run['global_batch_size'])} and the learning rate did not, {run['peak_lr']:.3g}: an epoch has "
         f"{factor:.3g} times fewer steps, each no longer than before.",
-        f"Take the {rule} rule with a warm-up, which makes the learning rate {scaled:.3g}.",
+        f"By the {rule} rule, {scaled:.3g} goes with this batch: take that as the peak learning rate, with a warm-up.",
     )
 
 
 def fewer_steps(case: Case) -> Finding | None:
     """There were fewer steps to learn in."""
     run, other = case.run, case.before
-    if other is None or not _fell(case) or not run["steps"] < FEWER * other["steps"]:
+    if other is None or not _fell(case) or lr_too_high(case) or not run["steps"] < FEWER * other["steps"]:
         return None
-    more = max(run["epochs"] + 1, round(run["epochs"] * other["steps"] / run["steps"]))
+    more = ceil(run["epochs"] * other["steps"] / run["steps"])
     return Finding(
         0.7,
         f"{_moved(case)}: it took {number(run['steps'])} steps, and the other one {number(other['steps'])}.",
-        f"Train for up to {more:.0f} epochs, which are as many steps, and see where accuracy catches up.",
+        f"Train for up to {more} epochs, which are as many steps at least, and see where accuracy catches up.",
     )
 
 
@@ -83,7 +97,7 @@ def no_warmup(case: Case) -> Finding | None:
     run = case.run
     if not (run["warmup_epochs"] == 0 and run["peak_lr"] >= WARM_UP_FROM):
         return None
-    if not (_diverged(run) or run["val_accuracy"] <= LEARNED_NOTHING or _fell(case)):
+    if not (_diverged(run) or _learned_nothing(run) or _fell(case)):
         return None
     sentence = f"There was no warm-up, and the first step was taken at the full learning rate of {run['peak_lr']:.3g}."
     return Finding(0.8, sentence, "Set half an epoch of warm-up or more, and leave the rest as it is.")
@@ -167,8 +181,16 @@ def _measured_spread(case: Case) -> float:
     return max((max(values) - min(values) for values in case.accuracies if len(values) > 1), default=0.0)
 
 
+def _learned_nothing(run: pd.Series[Any]) -> bool:
+    return bool(run["val_accuracy"] <= LEARNED_NOTHING)
+
+
+def _high_lr(run: pd.Series[Any]) -> bool:
+    return bool(run["peak_lr"] > SUITABLE_LR[run["optimizer"]])
+
+
 def _diverged(run: pd.Series[Any]) -> bool:
     return run["status"] != FINISHED and isinstance(run["error"], str) and DIVERGED in run["error"]
 
 
-RULES: tuple[Rule, ...] = (lr_too_high, larger_batch, fewer_steps, no_warmup, within_spread)
+RULES: tuple[Rule, ...] = (lr_too_high, moved_too_little, larger_batch, fewer_steps, no_warmup, within_spread)

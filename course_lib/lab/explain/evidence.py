@@ -10,21 +10,20 @@ import pandas as pd
 
 from course_lib.config import MEASURED_ON_CPU_RANKS, untimed_steps
 from course_lib.errors import FolderError
+from course_lib.lab.words import SETTINGS_OF_A_RUN
 from course_lib.runs import store
 from course_lib.runs.folder import FINISHED
 from course_lib.scaling.speedup import RANKS, SAME_FOR_SPEED
 
-# What a run learns depends on these, besides its seed. In these it may differ from the one before it:
-LEARNING = (
-    *("global_batch_size", "peak_lr", "warmup_epochs", "schedule", "epochs"),
-    *("optimizer", "weight_decay", "clip_norm", "sync_batchnorm"),
-)
-SAME_TASK = ("model", "data", "train_samples")  # and in these it may not
+SAME_TASK = ("model", "data", "train_samples")  # in which a run may not differ from the one before it
+# In these it may, and what it learns depends on them.
+LEARNING = tuple(name for name in SETTINGS_OF_A_RUN if name not in (*SAME_TASK, "world_size"))
+CHOSEN = ("batch_size", "lr", "lr_rule")  # of which some of these are made
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found in a run's numbers, what to try next, and how much it matters: up to 1 for all of it."""
+    """What was found in a run's numbers, what to try next, and its weight: 1 is a whole step, 2 all there is to say."""
 
     weight: float
     sentence: str
@@ -39,8 +38,9 @@ class Case:
         run: the run.
         baseline: one on one rank that differs in nothing else that changes its speed; None where there is none.
         before: of the runs on fewer ranks, and of those on as many that were made before, the one most like it in
-            how it learns; of several, that on fewest ranks, then the last. None where there is none.
-        accuracies: of the runs that are like `run` but for the seed, with it, and of those like `before`.
+            how it learns; of several, the one for which most was chosen alike, then that on fewest ranks, then the
+            last. None where there is none.
+        accuracies: of the runs that are like `run` but for the seed, one a seed, and of those like `before`.
         steps: its timed steps on all ranks, with the seconds of each phase; empty where they are not known.
     """
 
@@ -115,16 +115,18 @@ def _before(run: pd.Series[Any], finished: pd.DataFrame, place: Any) -> pd.Serie
     runs = runs[runs["val_accuracy"].notna()]
     fewer, as_many = runs["world_size"] < run["world_size"], runs["world_size"] == run["world_size"]
     runs = runs[fewer | (as_many & (runs.index < place))]  # the names of folders, and so the rows, begin with a time
-    counts = [len(differences(run, row, LEARNING)) for _, row in runs.iterrows()]
-    runs = runs.assign(_differences=counts, _place=range(len(runs), 0, -1))
+    learning, chosen = (
+        [len(differences(run, row, names)) for _, row in runs.iterrows()] for names in (LEARNING, CHOSEN)
+    )
+    runs = runs.assign(_differences=learning, _chosen=chosen, _place=range(len(runs), 0, -1))
     runs = runs[(runs["_differences"] > 0) | (runs["world_size"] < run["world_size"])]
-    runs = runs.sort_values(["_differences", "world_size", "_place"], kind="stable")
+    runs = runs.sort_values(["_differences", "_chosen", "world_size", "_place"], kind="stable")
     return None if runs.empty else runs.iloc[0]
 
 
 def _repeats(run: pd.Series[Any], finished: pd.DataFrame) -> tuple[float, ...]:
-    runs = alike(finished, run, [*SAME_TASK, *LEARNING, *RANKS])
-    return tuple(runs["val_accuracy"].dropna().astype(float))
+    runs = alike(finished, run, [*SAME_TASK, *LEARNING, *RANKS]).dropna(subset="val_accuracy")
+    return tuple(runs.drop_duplicates("seed", keep="last")["val_accuracy"].astype(float))
 
 
 def _timed_steps(path: str) -> pd.DataFrame | None:
