@@ -18,7 +18,7 @@ from course_lib.runs.devices import Place
 from course_lib.runs.folder import FINISHED
 from course_lib.runs.launch import Prepared
 from course_lib.runs.profiles import Profile
-from course_lib.scaling.speedup import RANKS, SAME_FOR_SPEED
+from course_lib.scaling.speedup import RANKS, SAME_FOR_SPEED, alike
 from course_lib.scaling.step_time import StepTimeModel
 from course_lib.training import sources
 from course_lib.training.costs import activation_bytes, flops_per_sample, gradient_bytes
@@ -129,10 +129,10 @@ def seconds(prepared: Prepared, frame: pd.DataFrame | None = None, profile: Prof
         profile: what calibrate measured of this machine; without one, and without runs, a rule of thumb must do.
     """
     work = _work(prepared.config, prepared.config.epochs, prepared.config.epochs * steps_per_epoch(prepared))
-    alike = None if frame is None else _alike(prepared, frame)
-    known = None if alike is None else _of_like_runs(prepared.config, alike)
+    runs = None if frame is None else _runs_like_it(prepared, frame)
+    known = None if runs is None else _of_like_runs(prepared.config, runs)
     if known is None:
-        known = _fitted(prepared, alike, profile) or _by_rule_of_thumb(prepared)
+        known = _fitted(prepared, runs, profile) or _by_rule_of_thumb(prepared)
     steps, margin, basis = known
     return Estimate(median(steps) * work, min(steps) * work / margin, max(steps) * work * margin, basis)
 
@@ -147,29 +147,27 @@ def _work(config: RunConfig, epochs: float, steps: float) -> float:
     return steps + FORWARD_SHARE * tested / config.global_batch_size
 
 
-def _alike(prepared: Prepared, frame: pd.DataFrame) -> pd.DataFrame:
+def _runs_like_it(prepared: Prepared, frame: pd.DataFrame) -> pd.DataFrame:
     """The finished runs of this machine that differ from this one in ranks, batch and images at most."""
     place = prepared.places[0]
     here = {"timing": devices.timing_of(place), "cpu": devices.cpu_name(), "cores": devices.core_count()}
     settings = {name: getattr(prepared.config, name) for name in SAME_FOR_SPEED if hasattr(prepared.config, name)}
     del settings["train_samples"]
     runs = frame[(frame["status"] == FINISHED) & (frame["steps"] > 0)]
-    for name, value in (here | settings).items():
-        runs = runs[runs[name].isna() if value is None else runs[name] == value]
-    return runs.assign(train_samples=float("nan"))
+    return alike(runs, here | settings, here | settings).assign(train_samples=float("nan"))
 
 
-def _of_like_runs(config: RunConfig, alike: pd.DataFrame) -> Known | None:
-    for name in (*RANKS, "batch_size"):
-        alike = alike[alike[name] == getattr(config, name)]
+def _of_like_runs(config: RunConfig, runs: pd.DataFrame) -> Known | None:
+    same = alike(runs, vars(config), [*RANKS, "batch_size"])
     taken = "real_seconds" if config.simulated else "seconds"
-    runs = alike[alike[taken] > 0]
-    steps = [float(run[taken]) / _work(config, run["epochs"], run["steps"]) for _, run in runs.iterrows()]
+    steps = [
+        float(run[taken]) / _work(config, run["epochs"], run["steps"]) for _, run in same[same[taken] > 0].iterrows()
+    ]
     basis = "from a run like it here" if len(steps) == 1 else f"from {len(steps)} runs like it here"
     return (steps, MARGINS["alike"], basis) if steps else None
 
 
-def _fitted(prepared: Prepared, alike: pd.DataFrame | None, profile: Profile | None) -> Known | None:
+def _fitted(prepared: Prepared, runs: pd.DataFrame | None, profile: Profile | None) -> Known | None:
     """What the scaling model says of a step here; None where there is nothing to fit it to."""
     config = prepared.config
     if config.simulated:
@@ -181,8 +179,8 @@ def _fitted(prepared: Prepared, alike: pd.DataFrame | None, profile: Profile | N
         "accumulation": config.accumulation_steps,
     }
     told: list[tuple[str, Callable[[], StepTimeModel]]] = []
-    if alike is not None:
-        told.append(("fitted to other runs here", lambda: profiles.fit_runs(alike)))
+    if runs is not None:
+        told.append(("fitted to other runs here", lambda: profiles.fit_runs(runs)))
     if profile is not None:
         told.append(("from the calibrated profile", lambda: profile.step_time_model(config.model, config.precision)))
     for basis, model in told:
@@ -201,9 +199,9 @@ def _by_rule_of_thumb(prepared: Prepared) -> Known:
     if not config.simulated:
         step = (USUAL_OVERHEAD_S * config.accumulation_steps + flops / rate) * _turns(places)
         return [step], MARGINS["thumb"], "by a rule of thumb"
-    from course_lib.runs.virtual import alike
+    from course_lib.runs import virtual
 
-    passes = sum(1 for _ in alike(config.global_batch_size, config.world_size, config.batch_size))
+    passes = sum(1 for _ in virtual.alike(config.global_batch_size, config.world_size, config.batch_size))
     step = USUAL_OVERHEAD_S * passes * config.accumulation_steps + flops * config.world_size / rate / places[0].threads
     return [step], MARGINS["thumb"], "by a rule of thumb"
 

@@ -12,7 +12,7 @@ from course_lib.errors import ConfigError, FitError
 from course_lib.runs import profiles
 from course_lib.runs.profiles import Profile
 from course_lib.scaling.predictions import predict_scaling
-from course_lib.scaling.speedup import SAME_FOR_SPEED
+from course_lib.scaling.speedup import RANKS, SAME_FOR_SPEED, alike
 from course_lib.scaling.step_time import StepTimeModel
 
 
@@ -51,13 +51,9 @@ def _model(run: pd.Series[Any], frame: pd.DataFrame, profile: Profile | None) ->
         return found.step_time_model(run["model"], run["precision"]), f"the profile of {found.hardware.name}"
     if profile is not None:
         return profile.step_time_model(run["model"], run["precision"]), "the calibrated profile of this machine"
-    alike = pd.Series(True, frame.index)
-    for name in SAME_FOR_SPEED:
-        alike &= frame[name].isna() if pd.isna(run[name]) else frame[name] == run[name]
-    same = pd.Series(True, frame.index)
-    for name in ("num_gpus", "num_nodes", "batch_size"):
-        same &= frame[name] == run[name]
-    return profiles.fit_runs(frame[alike & ~same]), "other runs here, without this one"
+    others = alike(frame, run, SAME_FOR_SPEED)
+    others = others.drop(alike(others, run, [*RANKS, "batch_size"]).index)
+    return profiles.fit_runs(others), "other runs here, without this one"
 
 
 def _turns(run: pd.Series[Any]) -> float:

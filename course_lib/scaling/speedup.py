@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from math import isfinite, sqrt
 from typing import Any
 
@@ -147,6 +147,13 @@ def _mann_whitney_counts(m: int, n: int) -> np.ndarray:
         for power in range(i, len(counts)):
             counts[power] += counts[power - i]
     return counts
+
+
+def alike(frame: pd.DataFrame, row: Mapping[str, Any] | pd.Series[Any], names: Iterable[str]) -> pd.DataFrame:
+    """The rows of a frame that are as `row` in these columns; what is missing in both is the same."""
+    for name in names:
+        frame = frame[frame[name].isna() if pd.isna(row[name]) else frame[name] == row[name]]
+    return frame
 
 
 def compare(

@@ -13,7 +13,7 @@ from course_lib.errors import FolderError
 from course_lib.lab.words import SETTINGS_OF_A_RUN
 from course_lib.runs import store
 from course_lib.runs.folder import FINISHED
-from course_lib.scaling.speedup import RANKS, SAME_FOR_SPEED
+from course_lib.scaling.speedup import RANKS, SAME_FOR_SPEED, alike
 
 SAME_TASK = ("model", "data", "train_samples")  # in which a run may not differ from the one before it
 # In these it may, and what it learns depends on them.
@@ -85,13 +85,6 @@ def best(rules: Sequence[Rule], case: Case, most: int = 2) -> list[Finding]:
 def milliseconds(seconds: float) -> str:
     """A time of a step as people read it."""
     return f"{1000 * seconds:.3g} ms"
-
-
-def alike(frame: pd.DataFrame, row: pd.Series[Any], names: Iterable[str]) -> pd.DataFrame:
-    """The rows of a frame that are as this one in these columns; what is missing in both is the same."""
-    for name in names:
-        frame = frame[frame[name].isna() if pd.isna(row[name]) else frame[name] == row[name]]
-    return frame
 
 
 def differences(run: pd.Series[Any], other: pd.Series[Any], names: Iterable[str]) -> list[str]:

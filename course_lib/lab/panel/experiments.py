@@ -22,7 +22,7 @@ from course_lib.runs.functions import TrainFunction
 from course_lib.runs.launch import prepare
 from course_lib.runs.plan import Sweep
 from course_lib.runs.sweep import Progress, run_sweep
-from course_lib.scaling.speedup import SAME_FOR_SPEED
+from course_lib.scaling.speedup import SAME_FOR_SPEED, alike
 
 LOCK = ".lab.lock"  # held in the folder while an experiment goes on there, in this program or another
 # What a run on one rank must have in common with another to be its baseline, of what a config says.
@@ -171,6 +171,5 @@ def needs_baseline(choices: Choices, frame: pd.DataFrame) -> bool:
     prepared = prepare(choices.with_(num_gpus=1, num_nodes=1).config())
     here = {"timing": devices.timing_of(prepared.places[0]), "cores": devices.core_count(), "cpu": devices.cpu_name()}
     runs = frame[(frame["status"] == FINISHED) & (frame["world_size"] == 1)]
-    for name, value in (here | {name: getattr(prepared.config, name) for name in SAME_IN_CONFIG}).items():
-        runs = runs[runs[name].isna() if value is None else runs[name] == value]
+    runs = alike(runs, here | vars(prepared.config), [*here, *SAME_IN_CONFIG])
     return not ((runs["scaling"] == "strong") == (choices.scaling == "strong")).any()
