@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ import pandas as pd
 
 from course_lib.config import RunConfig
 from course_lib.errors import CourseError, FolderError
-from course_lib.lab.pages import EPOCHS, PROGRESS
 from course_lib.lab.style import GREY, PALETTE
 from course_lib.lab.words import SETTINGS_OF_A_RUN, duration, number
 from course_lib.runs import store
@@ -20,14 +18,7 @@ from course_lib.runs.found import FoundRun
 from course_lib.runs.pace import Pace, number_of
 from course_lib.runs.run import Run
 
-ROWS = 8  # epochs in the table: it must not push away what is below it
 COLORS = {RUNNING: PALETTE[0], FINISHED: PALETTE[2], STOPPED: GREY, FAILED: PALETTE[1], LOST: GREY}
-COLUMNS = {  # of the table of epochs: what it shows of an event, times what, in which digits
-    "Accuracy (%)": ("val_accuracy", 100, "{:.2f}"),
-    "Training loss": ("train_loss", 1, "{:.3f}"),
-    "Images/s": ("images_per_sec", 1, "{:,.0f}"),
-    "Seconds": ("seconds", 1, "{:.4g}"),
-}
 
 
 class LiveRun:
@@ -39,6 +30,8 @@ class LiveRun:
         status: "running", "finished", "failed", "stopped" or "lost", as of the last `update`.
         error: why it did not finish; empty as long as there is no reason.
         caveats: why it is no measurement of speed; empty if it is one.
+        timing: how its times come about; None before it is known.
+        epoch_events: what it reported after each epoch so far.
         paces: how far each rank is. One process stands for all ranks where they are simulated.
     """
 
@@ -47,8 +40,8 @@ class LiveRun:
         self._reader = EventReader(run.path)
         self.paces = [Pace(run.config.epochs, run.images, rank) for rank in range(run.config.processes)]
         self._steps: dict[str, list[float | None]] = {"step": [], "loss": [], "samples": [], "seconds": []}
-        self._epochs: list[dict[str, Any]] = []
-        self._timing: str | None = None
+        self.epoch_events: list[dict[str, Any]] = []
+        self.timing: str | None = None
         self.caveats = self._read_caveats()
         self._facts = store.frame(run.path).iloc[0]
         what = _describe(run.config, self._facts["peak_lr"])
@@ -62,8 +55,8 @@ class LiveRun:
         events = self._read_events()
         for event in events:
             self._take(event)
-        if self._timing is None and events:
-            self._timing = self._read_timing()
+        if self.timing is None and events:
+            self.timing = self._read_timing()
         changed = bool(events) or status != self.status
         if status != RUNNING and self.status == RUNNING:
             self.error = self._why_it_ended()
@@ -87,7 +80,7 @@ class LiveRun:
             for name, values in self._steps.items():
                 values.append(number_of(event, name))
         elif event["kind"] == "epoch":
-            self._epochs.append(event)
+            self.epoch_events.append(event)
 
     def _read_timing(self) -> str | None:
         try:
@@ -115,7 +108,7 @@ class LiveRun:
     def epochs(self) -> pd.DataFrame:
         """One row an epoch, as far as `plots.progress` needs it."""
         names = ("epoch", "val_accuracy")
-        return self._with_facts(pd.DataFrame({name: [number_of(e, name) for e in self._epochs] for name in names}))
+        return self._with_facts(pd.DataFrame({name: [number_of(e, name) for e in self.epoch_events] for name in names}))
 
     def curves(self) -> dict[str, np.ndarray]:
         """Of each step of rank 0 its `loss`, and the `epochs`, `seconds` and `samples` that were done after it.
@@ -130,37 +123,18 @@ class LiveRun:
     def accuracies(self) -> dict[str, np.ndarray]:
         """Of each epoch so far its `accuracy`, and the `epochs` and `seconds` of training after which it was."""
         names = {"accuracy": "val_accuracy", "epochs": "epoch", "seconds": "seconds"}
-        return {new: np.array([number_of(e, old) for e in self._epochs], float) for new, old in names.items()}
+        return {new: np.array([number_of(e, old) for e in self.epoch_events], float) for new, old in names.items()}
 
     def _with_facts(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(**self._facts[["run", "path", *SETTINGS_OF_A_RUN]], timing=self._timing)
-
-    def progress_html(self) -> str:
-        """Heading, progress bar, status line, and what keeps the run from being a measurement of speed."""
-        percent = 100 if self.status == FINISHED else int(100 * self.paces[0].fraction)
-        status, color = self.state_in_words(), COLORS[self.status]
-        return PROGRESS.render(title=self.title, percent=percent, status=status, color=color, caveats=self.caveats)
+        return table.assign(**self._facts[["run", "path", *SETTINGS_OF_A_RUN]], timing=self.timing)
 
     def state_in_words(self) -> str:
         """How far it is and how fast, or how it ended."""
         if self.status == RUNNING:
             return pace_in_words(self.paces[0], self.run.config.epochs)
         text = f"{self.status} after {self.paces[0].seconds:.1f} s"
-        accuracy = number_of(self._epochs[-1], "val_accuracy") if self._epochs else None
+        accuracy = number_of(self.epoch_events[-1], "val_accuracy") if self.epoch_events else None
         return text if accuracy is None else f"{text}, accuracy {100 * accuracy:.2f} %"
-
-    def epochs_html(self) -> str:
-        """The table of the last epochs and, where the run failed, why."""
-        shown = self._epochs[-ROWS:]
-        total = self.run.config.epochs
-        which = "Epochs" if len(shown) == len(self._epochs) else f"The last {ROWS} of {len(self._epochs)} epochs"
-        return EPOCHS.render(
-            caption=f"{which}, {self._timing}" if self._timing else which,
-            head=["Epoch", *COLUMNS],
-            rows=[[number(number_of(event, "epoch")), *_cells(event)] for event in shown],
-            height=f"{1.75 * (2 + min(total, ROWS)):.0f}em",
-            error=self.error if self.status == FAILED else "",
-        )
 
 
 def pace_in_words(pace: Pace, epochs: int) -> str:
@@ -187,8 +161,3 @@ def _describe(config: RunConfig, peak_lr: float) -> str:
     if peak_lr != config.lr:
         rate += f" x {peak_lr / config.lr:.3g} = {peak_lr:.3g} ({config.lr_rule} rule)"
     return f"{config.model} on {ranks}, batch {config.batch_size} per rank, {rate}"
-
-
-def _cells(event: Mapping[str, Any]) -> list[str]:
-    values = [(number_of(event, name), factor, form) for name, factor, form in COLUMNS.values()]
-    return ["–" if value is None else form.format(factor * value) for value, factor, form in values]

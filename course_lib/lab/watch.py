@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
+from typing import Any
 
 import pandas as pd
 from ipywidgets import HTML, Box, Button, HBox, Layout, VBox
 
 from course_lib.lab.display import image_html
 from course_lib.lab.interaction import answer_while_busy
-from course_lib.lab.live import LiveRun
-from course_lib.lab.pages import EPOCHS
+from course_lib.lab.live import COLORS, LiveRun
+from course_lib.lab.pages import EPOCHS, PROGRESS
 from course_lib.lab.plots.learning_plots import progress
-from course_lib.runs.folder import RUNNING
+from course_lib.lab.words import number
+from course_lib.runs.folder import FAILED, FINISHED, RUNNING
+from course_lib.runs.pace import number_of
 from course_lib.runs.run import Run
 
 SECONDS_BETWEEN_LOOKS = 1 / 3
+ROWS = 8  # epochs in the table: it must not push away what is below it
 SHARE_FOR_DRAWING = 0.1  # of one core at most: what is drawn must not slow what is measured
+COLUMNS = {  # of the table of epochs: what it shows of an event, times what, in which digits
+    "Accuracy (%)": ("val_accuracy", 100, "{:.2f}"),
+    "Training loss": ("train_loss", 1, "{:.3f}"),
+    "Images/s": ("images_per_sec", 1, "{:,.0f}"),
+    "Seconds": ("seconds", 1, "{:.4g}"),
+}
 
 
 def watch(run: Run, *more: Run) -> LiveView:
@@ -72,8 +83,8 @@ class LiveView(VBox):  # type: ignore[misc]  # ipywidgets has no types
 
     def _show(self) -> None:
         for place, live in enumerate(self._lives):
-            self._heads[place].value = live.progress_html()
-            self._tables[place].value = live.epochs_html()
+            self._heads[place].value = progress_html(live)
+            self._tables[place].value = epochs_html(live)
             self._buttons[place].disabled = live.status != RUNNING
         if time.monotonic() >= self._draw_again_at:
             self._draw()
@@ -92,3 +103,29 @@ def _stop_button(run: Run, name: str) -> Button:
     button.on_click(lambda _: run.stop())
     answer_while_busy(button)
     return button
+
+
+def progress_html(live: LiveRun) -> str:
+    """Heading, progress bar, status line, and what keeps the run from being a measurement of speed."""
+    percent = 100 if live.status == FINISHED else int(100 * live.paces[0].fraction)
+    status, color = live.state_in_words(), COLORS[live.status]
+    return PROGRESS.render(title=live.title, percent=percent, status=status, color=color, caveats=live.caveats)
+
+
+def epochs_html(live: LiveRun) -> str:
+    """The table of the last epochs and, where the run failed, why."""
+    shown = live.epoch_events[-ROWS:]
+    total = live.run.config.epochs
+    which = "Epochs" if len(shown) == len(live.epoch_events) else f"The last {ROWS} of {len(live.epoch_events)} epochs"
+    return EPOCHS.render(
+        caption=f"{which}, {live.timing}" if live.timing else which,
+        head=["Epoch", *COLUMNS],
+        rows=[[number(number_of(event, "epoch")), *_cells(event)] for event in shown],
+        height=f"{1.75 * (2 + min(total, ROWS)):.0f}em",
+        error=live.error if live.status == FAILED else "",
+    )
+
+
+def _cells(event: Mapping[str, Any]) -> list[str]:
+    values = [(number_of(event, name), factor, form) for name, factor, form in COLUMNS.values()]
+    return ["–" if value is None else form.format(factor * value) for value, factor, form in values]

@@ -13,7 +13,7 @@ from processes import eventually
 
 from course_lib.config import RunConfig
 from course_lib.lab.live import LiveRun, pace_in_words
-from course_lib.lab.watch import LiveView, watch
+from course_lib.lab.watch import LiveView, progress_html, watch
 from course_lib.runs import store
 from course_lib.runs.launch import launch
 from course_lib.runs.pace import Pace
@@ -125,12 +125,12 @@ def test_a_run_is_told_at_its_end_that_another_began_meanwhile(quick, runs, tmp_
     runs.append(launch(wait_for_ever, quick))
     live = LiveRun(runs[0])
     live.update()
-    assert "Not a speed" not in live.progress_html()
+    assert "Not a speed" not in progress_html(live)
     runs.append(launch(single.train, quick))
     runs[1].wait()
     runs[0].stop()
     live.update()
-    assert "Not a speed measurement: another run went on" in live.progress_html()
+    assert "Not a speed measurement: another run went on" in progress_html(live)
 
 
 def test_a_run_of_one_epoch_shows_its_loss_alone(quick, runs):
