@@ -21,10 +21,8 @@ class DisplayedFigure:
         return alt_text(self.figure)
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        image = base64.b64encode(png(self.figure)).decode()
-        width, height = (round(DPI * side) for side in self.figure.get_size_inches())
-        html = IMAGE.render(alt=repr(self), source="data:image/png;base64," + image, width=width, height=height)
-        return {"text/html": html, "image/png": image, "text/plain": repr(self)}
+        image = _encoded(self.figure)
+        return {"text/html": _html(self.figure, image), "image/png": image, "text/plain": repr(self)}
 
 
 def display_figure(figure: Figure) -> DisplayedFigure:
@@ -39,12 +37,15 @@ def png(figure: Figure, scale: float = 1.0) -> bytes:
     return file.getvalue()
 
 
-def data_uri(figure: Figure, scale: float = 1.0) -> str:
-    """The figure as the `src` of an image that needs no other file."""
-    return "data:image/png;base64," + base64.b64encode(png(figure, scale)).decode()
-
-
 def image_html(figure: Figure, scale: float = 1.0) -> str:
-    """The figure as an `<img>` element that says in words what it shows."""
+    """The figure as an `<img>` element that says in words what it shows and needs no other file."""
+    return _html(figure, _encoded(figure, scale))
+
+
+def _encoded(figure: Figure, scale: float = 1.0) -> str:
+    return base64.b64encode(png(figure, scale)).decode()
+
+
+def _html(figure: Figure, image: str) -> str:
     width, height = (round(DPI * side) for side in figure.get_size_inches())
-    return IMAGE.render(alt=alt_text(figure), source=data_uri(figure, scale), width=width, height=height)
+    return IMAGE.render(alt=alt_text(figure), image=image, width=width, height=height)

@@ -8,12 +8,12 @@ _ENVIRONMENT = Environment(autoescape=True, undefined=StrictUndefined, trim_bloc
 
 
 def template(source: str) -> Template:
-    """A piece of HTML with places to fill in, for what is shown in one place only."""
+    """A piece of HTML with places to fill in."""
     return _ENVIRONMENT.from_string(source)
 
 
 # One run's heading, progress bar, status line and, where there are any, its caveats.
-PROGRESS = _ENVIRONMENT.from_string("""\
+PROGRESS = template("""\
 <div style="margin:6px 0 2px;line-height:1.4"><strong>{{ title }}</strong></div>
 <div role="progressbar" aria-label="Progress of {{ title }}"
  aria-valuemin="0" aria-valuemax="100" aria-valuenow="{{ percent }}"
@@ -27,7 +27,7 @@ PROGRESS = _ENVIRONMENT.from_string("""\
 """)
 
 # The epochs of one run so far, and why it failed.
-EPOCHS = _ENVIRONMENT.from_string("""\
+EPOCHS = template("""\
 <div style="min-height:{{ height }};line-height:1.4">
 {% if rows %}
 <table style="border-collapse:collapse;font-size:95%;font-variant-numeric:tabular-nums;margin:4px 0">
@@ -51,12 +51,12 @@ padding:6px 10px;margin:6px 0">{{ error }}</pre>
 </div>
 """)
 
-IMAGE = _ENVIRONMENT.from_string("""\
-<img alt="{{ alt }}" src="{{ source }}" width="{{ width }}" height="{{ height }}" \
+IMAGE = template("""\
+<img alt="{{ alt }}" src="data:image/png;base64,{{ image }}" width="{{ width }}" height="{{ height }}" \
 style="max-width:100%;height:auto;background:white;border-radius:4px">
 """)
 
-REPORT = _ENVIRONMENT.from_string("""\
+REPORT = template("""\
 <!doctype html>
 <html lang="en">
 <head>
@@ -88,7 +88,7 @@ td[rowspan] { background: var(--back); }
 .interval { display: block; color: var(--soft); font-size: 0.9em; }
 .unit { display: block; font-weight: normal; color: var(--soft); }
 .bad { font-weight: 600; }
-img { max-width: 100%; height: auto; background: white; border: 1px solid var(--line); border-radius: 6px; }
+img { border: 1px solid var(--line); }
 /* An odd number of figures would leave half a row empty: the first one, which matters most, has a row of its own. */
 .plots img:first-child:nth-last-child(odd) { grid-column: 1 / -1; justify-self: center; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(30rem, 100%), 1fr)); gap: 1rem; }
@@ -169,7 +169,7 @@ with version {{ version }} of the course.</p>
 {% endif %}
 <div class="plots">
 {% for image in images %}
-<img alt="{{ image.alt }}" src="{{ image.source }}" width="{{ image.width }}" height="{{ image.height }}">
+{{ image | safe }}
 {% endfor %}
 </div>
 </section>

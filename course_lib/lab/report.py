@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -14,10 +13,11 @@ from matplotlib.figure import Figure
 from course_lib import __version__
 from course_lib.errors import FolderError
 from course_lib.lab import plots
-from course_lib.lab.display import data_uri
+from course_lib.lab.display import image_html
 from course_lib.lab.pages import REPORT
+from course_lib.lab.plots.learning_plots import with_settings
 from course_lib.lab.run_table import run_table
-from course_lib.lab.style import DPI, TIMING_UNKNOWN
+from course_lib.lab.style import TIMING_UNKNOWN
 from course_lib.lab.words import SETTINGS_OF_A_RUN, differing, in_short
 from course_lib.runs import store
 from course_lib.runs.folder import FINISHED, RUNNING, RunFolder, write_bytes
@@ -87,15 +87,13 @@ def _page(frame: pd.DataFrame, name: str) -> str:
             {"run": run, "status": status, "error": error if isinstance(error, str) else "No reason was recorded."}
             for run, status, error in unfinished[["run", "status", "error"]].itertuples(index=False)
         ],
-        plots=[(heading, [_image(figure) for figure in figures], remark) for heading, figures, remark in _plots(frame)],
+        plots=[
+            (heading, [image_html(figure, scale=2) for figure in figures], remark)
+            for heading, figures, remark in _plots(frame)
+        ],
         machine_head=[*MACHINE.values(), "Runs"],
         machines=_machines(frame),
     )
-
-
-def _image(figure: Figure) -> dict[str, Any]:
-    width, height = (round(DPI * side) for side in figure.get_size_inches())
-    return {"alt": plots.alt_text(figure), "source": data_uri(figure, scale=2), "width": width, "height": height}
 
 
 def _summary(frame: pd.DataFrame) -> str:
@@ -170,7 +168,7 @@ def _learning(finished: pd.DataFrame, frame: pd.DataFrame) -> Iterator[Section]:
             remark = "Accuracy against epoch is left out, since each run had only one." if one_epoch else ""
             figures += [] if one_epoch else [plots.accuracy_against_epoch(epochs)]
             figures.append(plots.accuracy_against_seconds(epochs))
-        steps = _with_settings(_events(finished, store.steps), finished)
+        steps = with_settings(_events(finished, store.steps), finished)
         if steps["loss"].notna().any():
             figures.append(plots.loss_against_step(steps))
     if figures:
@@ -191,9 +189,3 @@ def _time(finished: pd.DataFrame) -> Iterator[Section]:
 def _events(runs: pd.DataFrame, read: Callable[[str], pd.DataFrame]) -> pd.DataFrame:
     """The events of these runs."""
     return pd.concat([read(path) for path in runs["path"]])
-
-
-def _with_settings(events: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """The events, each with the settings of its run in place of what is called alike (the phase "optimizer")."""
-    settings = [*SETTINGS_OF_A_RUN]
-    return events.drop(columns=settings, errors="ignore").merge(runs[["path", *settings]], on="path")

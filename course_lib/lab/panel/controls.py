@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
-from ipywidgets import HTML, Button, Dropdown, FloatText, GridBox, HBox, IntText, Layout, VBox, Widget
+from ipywidgets import HTML, Dropdown, FloatText, GridBox, HBox, IntText, Layout, VBox, Widget
 
 from course_lib.config import CHOICES, SIMULATED
 from course_lib.lab.pages import template
 from course_lib.lab.panel.choices import TITLES, Choices, Consequences
+from course_lib.lab.panel.inputs import button, label_above
 from course_lib.lab.style import PALETTE
 from course_lib.runs.plan import SCALINGS
 from course_lib.scaling.hardware import DEFAULT, PROFILES
@@ -64,9 +65,7 @@ class Controls(GridBox):  # type: ignore[misc]  # ipywidgets has no types
         if name != "lr":
             return widget
         widget.layout.flex = "1 1 90px"
-        half, double = (Button(description=words, layout=Layout(width="auto")) for words in ("Halve", "Double"))
-        half.on_click(lambda _: self.scale_lr(0.5))
-        double.on_click(lambda _: self.scale_lr(2))
+        half, double = button("Halve", lambda: self.scale_lr(0.5)), button("Double", lambda: self.scale_lr(2))
         return HBox([widget, half, double], layout=Layout(align_items="flex-end", grid_gap="4px"))
 
     def scale_lr(self, factor: float) -> None:
@@ -117,8 +116,7 @@ def _make(name: str, value: Any) -> Widget:
     common = {
         "value": _shown(name, value),
         "description": PERCENT.get(name, TITLES[name]),
-        "style": {"description_width": "initial"},
-        "layout": Layout(width="auto", height="auto", flex_flow="column", align_items="stretch"),
+        **label_above(),
     }
     options = _options(name, value)
     if options is not None:

@@ -13,9 +13,10 @@ from matplotlib.figure import Figure
 from course_lib.lab import plots
 from course_lib.lab.display import display_figure, image_html
 from course_lib.lab.pages import template
+from course_lib.lab.panel.inputs import LABELLED
+from course_lib.lab.plots.learning_plots import with_settings
 from course_lib.lab.run_table import run_table
 from course_lib.lab.style import alt_text
-from course_lib.lab.words import SETTINGS_OF_A_RUN
 from course_lib.runs import store
 from course_lib.runs.folder import FINISHED
 
@@ -61,9 +62,7 @@ def _of_epochs(draw: Callable[[pd.DataFrame], Figure]) -> Callable[[pd.DataFrame
 
 
 def _loss(runs: pd.DataFrame) -> Figure:
-    steps, settings = _events(runs, store.steps, store.STEP_FACTS), [*SETTINGS_OF_A_RUN]
-    known = steps.drop(columns=settings, errors="ignore").merge(runs[["path", *settings]], on="path")
-    return plots.loss_against_step(known)
+    return plots.loss_against_step(with_settings(_events(runs, store.steps, store.STEP_FACTS), runs))
 
 
 def _timeline(runs: pd.DataFrame) -> Figure:
@@ -88,9 +87,8 @@ class FigureView(VBox):  # type: ignore[misc]  # ipywidgets has no types
     """One plot of runs, and the control that says which. `on_change` is told when another is asked for."""
 
     def __init__(self, on_change: Callable[[], object]) -> None:
-        free = {"description_width": "initial"}
         self.which = Dropdown(
-            description="Plot", options=list(PLOTS), style=free, layout=Layout(width="330px", max_width="100%")
+            description="Plot", options=list(PLOTS), style=LABELLED, layout=Layout(width="330px", max_width="100%")
         )
         self.which.observe(lambda _: on_change(), "value")
         self.image = HTML()

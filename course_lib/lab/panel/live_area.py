@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from ipywidgets import HTML, Box, Dropdown, Layout, ToggleButton, VBox
 
 from course_lib.lab.panel.following import AXES, Following
+from course_lib.lab.panel.inputs import FLOW, LABELLED
 from course_lib.lab.panel.ranks import log_html
-from course_lib.lab.panel.runs_view import FLOW, LABELLED
 
 SHARE_FOR_DRAWING = 0.02  # of one core at most: what is drawn must not slow what is measured
 

@@ -12,6 +12,7 @@ from course_lib.errors import ConfigError
 from course_lib.lab.pages import template
 from course_lib.lab.panel.choices import TITLES, Choices
 from course_lib.lab.panel.experiments import SWEPT
+from course_lib.lab.panel.inputs import label_above
 
 _NOTE = template("""<div style="font-size:92%;min-height:1.4em">{{ text }}</div>""")
 
@@ -21,7 +22,10 @@ class GuessQuestion(VBox):  # type: ignore[misc]  # ipywidgets has no types
 
     def __init__(self, on_change: Callable[[], object]) -> None:
         self.field = Text(
-            description="Predict first: your speedup", placeholder="for example 1.7", continuous_update=False, **_look()
+            description="Predict first: your speedup",
+            placeholder="for example 1.7",
+            continuous_update=False,
+            **label_above(),
         )
         self.field.observe(lambda _: on_change(), "value")
         self._note = HTML()
@@ -62,9 +66,9 @@ class SweepQuestion(VBox):  # type: ignore[misc]  # ipywidgets has no types
 
     def __init__(self, on_change: Callable[[], object]) -> None:
         self.over = Dropdown(
-            description="Sweep over", options=[(TITLES[name], name) for name in SWEPT], **_look("1 1 130px")
+            description="Sweep over", options=[(TITLES[name], name) for name in SWEPT], **label_above(flex="1 1 130px")
         )
-        self.values = Text(description="Values", continuous_update=False, **_look("1 1 130px"))
+        self.values = Text(description="Values", continuous_update=False, **label_above(flex="1 1 130px"))
         for field in (self.over, self.values):
             field.observe(lambda _: on_change(), "value")
         self._suggested, self._note = "", HTML()
@@ -98,12 +102,6 @@ class SweepQuestion(VBox):  # type: ignore[misc]  # ipywidgets has no types
         if not values:
             raise ConfigError(f"The values of a sweep are numbers, as in 1, 2, 4, not {self.values.value!r}.")
         return self.over.value, values
-
-
-def _look(flex: str = "") -> dict[str, Any]:
-    """A label above its field."""
-    layout = Layout(width="auto", height="auto", flex_flow="column", align_items="stretch", flex=flex or None)
-    return {"style": {"description_width": "initial"}, "layout": layout}
 
 
 def _around(choices: Choices, name: str) -> list[float]:

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
-from ipywidgets import HTML, Box, Button, Checkbox, Dropdown, HBox, Layout, SelectMultiple, VBox
+from ipywidgets import HTML, Box, Checkbox, Dropdown, HBox, Layout, SelectMultiple, VBox
 
 from course_lib.errors import CourseError
 from course_lib.lab.pages import template
 from course_lib.lab.panel.comparison import comparison_html
+from course_lib.lab.panel.inputs import FLOW, LABELLED, button, label_above
 from course_lib.lab.panel.panel_html import status_html
 from course_lib.lab.panel.runs_folder import RunsFolder
 from course_lib.lab.run_table import run_table
@@ -30,8 +31,6 @@ SORTS = {
     "learning rate": "peak_lr",
     "run time": "seconds",
 }
-FLOW = {"display": "flex", "flex_flow": "row wrap", "grid_gap": "4px 12px", "align_items": "flex-end"}
-LABELLED = {"description_width": "initial"}
 
 _TABLE = template("""\
 <div role="heading" aria-level="4" style="font-weight:600">{{ title }}</div>
@@ -80,12 +79,14 @@ class RunsView(VBox):  # type: ignore[misc]  # ipywidgets has no types
         self.table, self.link, self.answer, self.comparison = HTML(), HTML(), HTML(status_html("")), HTML()
         self.sort = Dropdown(description="Sort by", options=list(SORTS), style=LABELLED, layout=Layout(width="auto"))
         self.ascending = Checkbox(description="Smallest first", indent=False, layout=Layout(width="auto"))
-        self.earlier, self.later = _button("Previous rows", self.turn, -1), _button("Next rows", self.turn, 1)
-        stacked = Layout(width="auto", max_width="560px", height="auto", flex_flow="column", align_items="stretch")
-        self.choice = SelectMultiple(description="Runs to compare", rows=6, style=LABELLED, layout=stacked)
-        self.compare_button = _button("Compare", self.compare)
-        self.delete_button = _button("Delete…", self.ask_to_delete)
-        self.yes, self.no = _button("Yes, delete", self.delete), _button("No, keep", self.keep)
+        self.earlier, self.later = (
+            button("Previous rows", lambda: self.turn(-1)),
+            button("Next rows", lambda: self.turn(1)),
+        )
+        self.choice = SelectMultiple(description="Runs to compare", rows=6, **label_above(max_width="560px"))
+        self.compare_button = button("Compare", self.compare)
+        self.delete_button = button("Delete…", self.ask_to_delete)
+        self.yes, self.no = button("Yes, delete", self.delete), button("No, keep", self.keep)
         self.question = HBox([self.yes, self.no], layout=Layout(display="none", grid_gap="8px"))
         for widget in (self.sort, self.ascending):
             widget.observe(lambda _: self.turn(-self._page), "value")
@@ -214,8 +215,8 @@ class RunsView(VBox):  # type: ignore[misc]  # ipywidgets has no types
         count, first = len(frame), self._page * ROWS
         shown = frame.iloc[first : first + ROWS]
         self.earlier.disabled, self.later.disabled = first == 0, first + ROWS >= count
-        for button in (self.earlier, self.later):
-            button.layout.display = "" if count > ROWS else "none"
+        for each in (self.earlier, self.later):
+            each.layout.display = "" if count > ROWS else "none"
         if shown.empty:
             self.table.value = ""
             return
@@ -250,12 +251,6 @@ class RunsView(VBox):  # type: ignore[misc]  # ipywidgets has no types
         elif row.val_accuracy == row.val_accuracy:
             words.append(f"{100 * row.val_accuracy:.1f} %")
         return ", ".join(words)
-
-
-def _button(words: str, act: Callable[..., None], *values: Any) -> Button:
-    button = Button(description=words, layout=Layout(width="auto"))
-    button.on_click(lambda _: act(*values))
-    return button
 
 
 def _link(frame: pd.DataFrame) -> str:

@@ -20,13 +20,14 @@ from course_lib.lab.panel.choices import Choices, Consequences, consequences
 from course_lib.lab.panel.controls import Controls
 from course_lib.lab.panel.experiments import Experiment, at_work, begin, needs_baseline, single, swept
 from course_lib.lab.panel.figures import FigureView, Results
+from course_lib.lab.panel.inputs import FLOW, button
 from course_lib.lab.panel.live_area import LiveArea
 from course_lib.lab.panel.outcome import outcome_html
 from course_lib.lab.panel.panel_html import facts_html, heading_html, status_html
 from course_lib.lab.panel.pump import Pump, retire_others
 from course_lib.lab.panel.questions import GuessQuestion, SweepQuestion
 from course_lib.lab.panel.runs_folder import RunsFolder
-from course_lib.lab.panel.runs_view import FLOW, RunsView
+from course_lib.lab.panel.runs_view import RunsView
 from course_lib.runs.folder import FAILED, FINISHED
 from course_lib.runs.functions import TrainFunction
 from course_lib.runs.launch import data_parallel_trainer, warm_up
@@ -229,8 +230,8 @@ class ScalingLab(VBox):  # type: ignore[misc]  # ipywidgets has no types
         """Let be pressed only what can be done."""
         experiment = self._experiment
         possible = self._known is None or self._known.possible
-        for button in (self.run_button, self.sweep_button):
-            button.disabled = experiment is not None or not possible
+        for each in (self.run_button, self.sweep_button):
+            each.disabled = experiment is not None or not possible
         self.stop_button.disabled = experiment is None or experiment.stopping
 
     def _note(self, what: str) -> None:
@@ -274,7 +275,4 @@ def _card(question: Widget, *buttons: Button) -> VBox:
 
 
 def _button(words: str, act: Callable[[], None], style: str = "") -> Button:
-    # Without an icon: its character would be part of the accessible name.
-    button = Button(description=words, button_style=style, layout=Layout(width="auto", min_width="6.5em"))
-    button.on_click(lambda _: act())
-    return button
+    return button(words, act, button_style=style, layout=Layout(width="auto", min_width="6.5em"))

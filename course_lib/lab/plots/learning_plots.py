@@ -76,6 +76,15 @@ def loss_against_step(steps: pd.DataFrame) -> Figure:
     return finish(figure, title, [*notes, *more, *_coinciding(series, "loss")], facts)
 
 
+def with_settings(events: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """The events of runs, each with the settings of its run in place of what is called alike (the phase "optimizer").
+
+    `events` has `path`, as `store.steps` gives it; `runs` has one row a run, as `store.frame` does.
+    """
+    settings = [*SETTINGS_OF_A_RUN]
+    return events.drop(columns=settings, errors="ignore").merge(runs[["path", *settings]], on="path")
+
+
 def progress(steps: pd.DataFrame, epochs: pd.DataFrame, total_epochs: int) -> Figure:
     """Loss per step beside accuracy per epoch, for runs that go on and take up to `total_epochs`.
 
