@@ -35,6 +35,12 @@ class RunsFolder:
         self._numbers: dict[str, int] = {}
         self._look_again_at = 0.0
 
+    @property
+    def shown(self) -> Path:
+        """The path as people read it: from the working folder where it lies below, so that no notebook keeps more."""
+        here = Path.cwd()
+        return self.path.relative_to(here) if self.path.is_relative_to(here) else self.path
+
     def look(self, now: bool = False) -> bool:
         """Read the runs again if any came, went or ended; whether that was so. Without `now`, not too often."""
         if not now and time.monotonic() < self._look_again_at:

@@ -88,13 +88,13 @@ class ScalingLab(VBox):  # type: ignore[misc]  # ipywidgets has no types
         experiments = Box([one_run, _card(self.sweep_over, self.sweep_button)], layout=side_by_side)
         self.facts.add_class("lab-card")
         return [
-            *(HTML(heading_html(self.folder)), self.controls, self.facts, experiments),
+            *(HTML(heading_html(self._runs.shown)), self.controls, self.facts, experiments),
             *(self.status, self.live, self.outcome, self.figures, self.table),
         ]
 
     def __repr__(self) -> str:
-        runs = len(self._runs.frame)
-        return f"Scaling Lab of {runs} run{'s' * (runs != 1)} in {self.folder}; panel.results() stays in a notebook"
+        runs, folder = len(self._runs.frame), self._runs.shown
+        return f"Scaling Lab of {runs} run{'s' * (runs != 1)} in {folder}; panel.results() stays in a notebook"
 
     # What the controls and buttons do. Each returns at once.
 
@@ -133,6 +133,11 @@ class ScalingLab(VBox):  # type: ignore[misc]  # ipywidgets has no types
             self._experiment.stop()
             self.tell("Stopping…")
             self._arrange_buttons()
+
+    def wait(self) -> None:
+        """Wait until the experiment that goes on, if one does, is over and shown."""
+        while self._experiment is not None and self._pump.is_alive():
+            time.sleep(0.05)
 
     def clear(self) -> None:
         """Take away what is shown of earlier runs; the runs themselves stay."""
