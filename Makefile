@@ -54,7 +54,7 @@ notebooks: setup  ## bring each lesson and its script in line, then execute the 
 	$(RUN) ruff format notebooks
 	$(RUN) jupytext --set-formats ipynb,py:percent --set-kernel python3 --sync $(SCRIPTS)
 	$(RUN) jupyter nbconvert --execute --to notebook --inplace \
-	    --ExecutePreprocessor.record_timing=False $(SCRIPTS:.py=.ipynb)
+	    --ExecutePreprocessor.record_timing=False --ExecutePreprocessor.store_widget_state=False $(SCRIPTS:.py=.ipynb)
 
 screenshots: setup  ## take the pictures in docs/ anew, by the tests that drive what they show
 	$(RUN) SCREENSHOTS="$(CURDIR)/docs" pytest tests/browser -k "first_lesson or keyboard"

@@ -593,6 +593,7 @@ pd.Series(best, name="images a second, on each rank").round(-3).to_frame()
 # ## Where to go next
 #
 # - [The second lesson](02_data_parallelism_by_hand.ipynb): do by hand what `DistributedDataParallel` does out of sight.
+# - [The Scaling Lab](05_scaling_lab.ipynb): experiments over GPUs, batch size and learning rate, in a panel.
 # - Read [ddp.py](../course_lib/training/ddp.py) once more, as a whole. You know every line now.
 # - In a terminal in the course's folder (File > New > Terminal), `.venv/bin/ddp-course doctor` says what this machine
 #   can run, and `.venv/bin/ddp-course sweep --help` how to vary ranks, batch and learning rate, with repeats.

@@ -703,4 +703,5 @@ rates.round({"1 replica": -2, f"{world_size} replicas": -2, "speedup": 2})
 #   [gradient_sync.py](../course_lib/training/gradient_sync.py), with the buckets.
 # - [reductions.py](../course_lib/training/reductions.py) has the three ways of an `all_reduce`, each in about ten
 #   lines.
+# - [The Scaling Lab](05_scaling_lab.ipynb): what an exchange costs in real runs, and what a larger batch does.
 # - Go back to [the first lesson](01_one_gpu_to_many.ipynb), and find each section of this one in `ddp.py`.

@@ -35,9 +35,9 @@ def run_missing(panel: ScalingLab, choices: Choices, over: str, values: Sequence
     choices = choices.with_(repeats=1)
     panel.wait()  # for what somebody has begun by hand
     panel.controls.choices = choices
+    panel.sweep_over.over.value = over
     missing = [value for value in values if not _finished(panel, choices, over, value)]
     if missing:
-        panel.sweep_over.over.value = over
         panel.sweep_over.values.value = ", ".join(map(str, missing))
         panel.sweep()
         try:
@@ -45,6 +45,7 @@ def run_missing(panel: ScalingLab, choices: Choices, over: str, values: Sequence
         except KeyboardInterrupt:
             panel.stop()
             raise
+    panel.sweep_over.values.value = ", ".join(map(str, values))
     found = {value: _finished(panel, choices, over, value) for value in values}
     if still := [str(value) for value, paths in found.items() if not paths]:
         raise RunError(

@@ -376,3 +376,11 @@ def test_a_folder_of_a_thousand_runs_is_opened(open_panel, make_run):
     panel = open_panel()
     assert len(panel.table.choice.options) == 1000
     assert "1–12 of 1000 runs" in panel.table.table.value
+
+
+def test_a_folder_below_the_working_folder_is_shown_by_its_short_name(open_panel, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    panel = open_panel()
+    assert "Runs are kept in runs<" in html_of(panel)
+    assert repr(panel).startswith("Scaling Lab of 0 runs in runs; ")
+    assert panel.folder == tmp_path / "runs"

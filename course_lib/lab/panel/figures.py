@@ -36,7 +36,7 @@ _KEPT = template("""\
 <tr>
 {% for cell in row %}
 {% if loop.first %}
-<th scope="row">{{ cell.text }}</th>
+<th scope="row" style="white-space:nowrap">{{ cell.text }}</th>
 {% else %}
 <td style="text-align:right">{{ cell.text }}{% if cell.interval %} ({{ cell.interval }}){% endif %}</td>
 {% endif %}
