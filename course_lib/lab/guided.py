@@ -53,6 +53,7 @@ def run_missing(panel: ScalingLab, choices: Choices, over: str, values: Sequence
             "is missing."
         )
     paths = [path for value in values for path in found[value]]
+    panel.table.done_choosing()  # the list has all of them then
     panel.table.choose(*paths)
     return paths
 

@@ -381,6 +381,6 @@ def test_a_folder_of_a_thousand_runs_is_opened(open_panel, make_run):
 def test_a_folder_below_the_working_folder_is_shown_by_its_short_name(open_panel, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     panel = open_panel()
-    assert "Runs are kept in runs<" in html_of(panel)
+    assert "Each run is kept in the folder runs<" in html_of(panel)
     assert repr(panel).startswith("Scaling Lab of 0 runs in runs; ")
     assert panel.folder == tmp_path / "runs"
