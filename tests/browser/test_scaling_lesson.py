@@ -45,7 +45,7 @@ def test_experiments_are_made_in_the_panel_and_kept_in_the_notebook(lab, picture
         assert eventually(notebook.is_done, 200)
         assert errors(notebook.cells()) == []
 
-        expect(panel.get_by_role("status").filter(has_text="Over: 3 finished.")).to_be_visible()
+        expect(panel.get_by_role("status").filter(has_text="3 runs finished.")).to_be_visible()
         expect(panel.get_by_label("Runs to compare").locator("option")).to_have_count(RUNS)
         expect(panel.get_by_label("Values", exact=True)).to_have_value("16, 64, 256")
         expect(panel.get_by_role("img", name=re.compile("^Where the time of a step goes"))).to_be_visible()
