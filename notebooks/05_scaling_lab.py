@@ -46,10 +46,10 @@ import time
 from pathlib import Path
 
 from course_lib.config import SIMULATED
-from course_lib.lab.choices import Choices
 from course_lib.lab.display import display_figure
-from course_lib.lab.guided import run_missing
 from course_lib.lab.panel import ScalingLab
+from course_lib.lab.panel.choices import Choices
+from course_lib.lab.panel.guided import run_missing
 from course_lib.lab.widgets import BucketTimeline, ScheduleViewer
 from course_lib.runs.devices import core_count, gpu_count
 from course_lib.runs.estimates import train_size

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from course_lib.errors import ConfigError, RunError
-from course_lib.lab.choices import Choices
-from course_lib.lab.guided import run_missing
 from course_lib.lab.panel import ScalingLab
+from course_lib.lab.panel.choices import Choices
+from course_lib.lab.panel.guided import run_missing
 from course_lib.runs import store
 
 QUICK = Choices(model="mlp", epochs=1, data_share=0.01, device="cpu", num_gpus=2)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from course_lib.errors import FolderError, RunError
-from course_lib.lab.choices import Choices
-from course_lib.lab.experiments import swept
-from course_lib.lab.panel import ScalingLab
+from course_lib.lab.panel.choices import Choices
+from course_lib.lab.panel.experiments import swept
+from course_lib.lab.panel.scaling_lab import ScalingLab
 from course_lib.runs import store
 from course_lib.runs.folder import FINISHED, RunFolder
 from course_lib.runs.launch import prepare
