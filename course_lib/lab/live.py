@@ -116,7 +116,8 @@ class LiveRun:
         Seconds are those of training, on its own clock where the run is simulated. What was not reported is NaN.
         """
         table = {name: np.array(values, dtype=float) for name, values in self._steps.items()}
-        samples, seconds = (np.nan_to_num(table[name]).cumsum() for name in ("samples", "seconds"))
+        with np.errstate(over="ignore"):  # a function may report anything
+            samples, seconds = (np.nan_to_num(table[name]).cumsum() for name in ("samples", "seconds"))
         epochs = self.paces[0].epochs_before + samples / self.run.images
         return {"loss": table["loss"], "epochs": epochs, "seconds": seconds, "samples": samples}
 

@@ -224,7 +224,10 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         if path.exists() and not path.is_file():  # a pipe would never end
             raise FolderError(f"{path} is not a file. Remove its folder, or restore the file.")
-        content = json.loads(path.read_bytes())
+        text = path.read_bytes()
+        content = json.loads(text)
+        if rb"\ud" in text.lower():  # halves of characters, which no page and no other file can hold, become "?"
+            content = json.loads(json.dumps(content, ensure_ascii=False).encode(errors="replace"))
     except FileNotFoundError as error:
         raise FolderError(f"{path.parent} holds no run: it has no {path.name}.") from error
     except (OSError, ValueError, RecursionError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import re
 import shutil
 import threading
@@ -17,11 +18,15 @@ from processes import eventually
 from widgets_at_work import html_of, parts
 
 from course_lib.config import RunConfig
+from course_lib.errors import FolderError
 from course_lib.lab.panel import ScalingLab
 from course_lib.lab.panel.choices import Choices
+from course_lib.lab.panel.controls import Controls
 from course_lib.lab.panel.experiments import at_work
-from course_lib.lab.panel.figures import PLOTS
+from course_lib.lab.panel.figures import PLOTS, FigureView
+from course_lib.lab.panel.following import Following
 from course_lib.lab.panel.pump import Pump
+from course_lib.lab.panel.runs_view import RunsView
 from course_lib.runs import store
 
 QUICK = Choices(model="mlp", epochs=1, data_share=0.01, device="cpu")
@@ -337,11 +342,21 @@ def test_every_control_has_a_name(open_panel, make_run):
             assert widget.description
 
 
-def test_a_panel_that_cannot_go_on_says_so(open_panel, monkeypatch):
-    panel = open_panel()
-    monkeypatch.setattr(ScalingLab, "look", lambda self: 1 / 0)
-    panel._pump.run()
-    assert "The panel ended, and its runs go on; run the cell again. ZeroDivisionError" in panel.status.value
+@pytest.mark.parametrize(
+    ("part", "draw"),
+    [(Following, "charts_html"), (RunsView, "show"), (FigureView, "draw"), (Controls, "show")],
+)
+def test_a_part_that_cannot_be_shown_is_told_and_does_not_end_the_panel(part, draw, tmp_path, monkeypatch):
+    panel = ScalingLab(tmp_path / "runs")
+    panel.controls.choices = QUICK
+    told: list[str] = []
+    panel.status.observe(lambda change: told.append(change["new"]), "value")
+    monkeypatch.setattr(part, draw, lambda self, *_: 1 / 0)
+    panel.run()
+    assert eventually(lambda: not panel.run_button.disabled and panel.stop_button.disabled and panel.outcome.value, 60)
+    assert any("Something could not be shown; the runs go on. ZeroDivisionError" in text for text in told)
+    panel.retire()
+    panel.close()
 
 
 def test_the_thread_shows_what_comes_and_ends_with_its_panel(tmp_path, make_run):
@@ -355,6 +370,43 @@ def test_the_thread_shows_what_comes_and_ends_with_its_panel(tmp_path, make_run)
     again.close()
     assert not any(isinstance(thread, Pump) for thread in threading.enumerate())
     panel.close()
+
+
+@pytest.mark.parametrize(
+    "value", ["\ud800", "<img src=x onerror=alert(1)>", "$\\frac{$", 10**400, 1e308, -1e308, [], {}]
+)
+def test_whatever_a_function_reports_and_raises_is_shown(value, open_panel):
+    def misbehaves(config: RunConfig, worker: Any) -> None:
+        import contextlib
+
+        figures = dict.fromkeys(
+            ("epoch", "step", "loss", "samples", "seconds", "val_accuracy", "images_per_sec"), value
+        )
+        for kind in ("step", "epoch"):
+            with contextlib.suppress(ValueError):  # what cannot be written is refused
+                worker.report(kind, **figures)
+        raise ValueError(value)
+
+    panel = open_panel(misbehaves)
+    panel.run()
+    shown = until(panel, "1 run failed.")
+    assert "<img src=x" not in shown
+    shown.encode()  # as it goes to the browser
+
+
+def test_a_folder_whose_name_is_no_text_is_shown(open_panel, make_run):
+    run = make_run("a")
+    run.rename(os.fsdecode(os.fsencode(run) + b"\xff"))
+    assert "1 run" in html_of(open_panel())
+
+
+def test_a_removed_working_folder_is_told(tmp_path, monkeypatch):
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    here.rmdir()
+    with pytest.raises(FolderError, match="was removed"):
+        ScalingLab()
 
 
 def test_a_run_whose_folder_is_removed_does_not_end_the_panel(open_panel):

@@ -58,7 +58,8 @@ class Experiment(threading.Thread):
     @property
     def run_path(self) -> Path | None:
         """The folder of the run that goes on."""
-        return self._out / self.progress.current if self.progress.current else None
+        current = self.progress.current  # read once: the thread may go on to another
+        return self._out / current if current else None
 
     def holds(self, path: str) -> bool:
         """Whether the run in this folder is one of its own."""

@@ -66,7 +66,8 @@ class Following:
         for label, live in zip(labels, lives, strict=True):
             steps, epochs = live.curves(), live.accuracies()
             loss.append(Line(label, steps[axis], steps["loss"]))
-            accuracy.append(Line(label, epochs[axis], 100 * epochs["accuracy"], marks=True))
+            with np.errstate(over="ignore"):  # a function may report anything
+                accuracy.append(Line(label, epochs[axis], 100 * epochs["accuracy"], marks=True))
             speed.append(Line(label, *_rates(steps["samples"], steps["seconds"], steps[axis])))
         end = _end_of(lives) if axis == "epochs" else None
         charts = [
@@ -105,5 +106,5 @@ def _rates(samples: np.ndarray, seconds: np.ndarray, x: np.ndarray) -> tuple[np.
     if not len(x):
         return x, x
     ends = np.unique(np.linspace(untimed_steps(len(x)), len(x) - 1, RATES + 1).astype(int))
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         return x[ends[1:]], np.diff(samples[ends]) / np.diff(seconds[ends])

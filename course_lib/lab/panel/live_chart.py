@@ -16,6 +16,7 @@ from course_lib.lab.svg import Scale, axes
 
 WIDTH, HEIGHT = 300, 170
 LEFT, RIGHT, TOP, BOTTOM = 44, 18, 8, 34  # pixels around the axes
+MOST = 1e100  # no figure of a run is as large, and the arithmetic of an axis ends soon after
 POINTS = 120  # of a line at most: more than pixels can show would only take time
 OUTLIERS = 0.9  # what is more than twice as high as this share of a line is cut off
 FEW = 20  # points of which none is cut off
@@ -103,8 +104,8 @@ def legend(labels: Sequence[str]) -> str:
 
 
 def _thinned(line: Line) -> Line:
-    """The line without what is missing; of many points the means of some that follow each other."""
-    known = np.isfinite(line.x) & np.isfinite(line.y)
+    """The line without what is missing or absurd; of many points the means of some that follow each other."""
+    known = (np.abs(line.x) < MOST) & (np.abs(line.y) < MOST)  # NaN is not
     x, y = line.x[known], line.y[known]
     if len(x) > POINTS:
         starts = np.linspace(0, len(x), POINTS, endpoint=False).astype(int)

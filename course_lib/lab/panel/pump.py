@@ -20,14 +20,14 @@ class Panel(Protocol):
         """Look for news, and show what is new."""
 
     def fail(self, error: Exception) -> None:
-        """Say that looking is over, and why."""
+        """Say that something could not be shown, and why."""
 
     def retire(self) -> None:
         """Give way to a newer panel."""
 
 
 class Pump(threading.Thread):
-    """Calls `panel.look` until it is ended, at once when it is woken."""
+    """Calls `panel.look` until it is ended, at once when it is woken; a look that fails does not end it."""
 
     def __init__(self, panel: Panel) -> None:
         super().__init__(name=f"panel {panel.folder.name}", daemon=True)
@@ -36,14 +36,14 @@ class Pump(threading.Thread):
 
     def run(self) -> None:
         """Look, wait, and look again. Thread.start calls this."""
-        try:
-            while not self._over.is_set():
-                self._awake.clear()
+        while not self._over.is_set():
+            self._awake.clear()
+            try:
                 self.panel.look()
-                self._awake.wait(SECONDS_BETWEEN_LOOKS)
-        except Exception as error:  # in a thread, nobody else would see it
-            if not self._over.is_set():
-                self.panel.fail(error)
+            except Exception as error:  # in a thread, nobody else would see it
+                if not self._over.is_set():
+                    self.panel.fail(error)
+            self._awake.wait(SECONDS_BETWEEN_LOOKS)
 
     def wake(self) -> None:
         """Look now."""

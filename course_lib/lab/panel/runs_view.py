@@ -256,5 +256,5 @@ class RunsView(VBox):  # type: ignore[misc]  # ipywidgets has no types
 def _link(frame: pd.DataFrame) -> str:
     """A link that holds the table itself, without the columns that say nothing."""
     told = frame.loc[:, (frame.notna() & (frame != "")).any()]
-    content = base64.b64encode(told.to_csv(index=False).encode()).decode()
+    content = base64.b64encode(told.to_csv(index=False).encode(errors="backslashreplace")).decode()
     return _LINK.render(content=content, count=f"{len(frame)} run{'s' * (len(frame) > 1)}")

@@ -159,10 +159,11 @@ class ScalingLab(VBox):  # type: ignore[misc]  # ipywidgets has no types
         """Look for news, and show what is new: what the thread does a few times a second."""
         experiment = self._experiment
         over = experiment is not None and not experiment.is_alive()  # asked first: what it recorded is then complete
-        own = str(experiment.run_path) if experiment is not None and experiment.run_path is not None else None
+        path = experiment.run_path if experiment is not None else None
+        own = None if path is None else str(path)
         if self._runs.look(now=over or own not in (None, *self.live.following.lives)) or self._take(RUNS):
-            self.table.show()
             self._stale |= {FIGURE, CHOICES}
+            self.table.show()
         self.live.update(dict.fromkeys([*filter(None, [own]), *self._runs.running]), now=over)
         if self._take(CHOICES):
             self._show_consequences()
@@ -194,14 +195,15 @@ class ScalingLab(VBox):  # type: ignore[misc]  # ipywidgets has no types
 
     def _end(self, experiment: Experiment) -> None:
         """Tell what came of an experiment that is over."""
-        self._experiment = None
+        if self._experiment is experiment:  # and no other was begun meanwhile
+            self._experiment = None
+        self._arrange_buttons()
         runs = self._runs.frame[self._runs.frame["path"].map(experiment.holds).astype(bool)]
         # One may have failed between two looks.
         self.live.update(runs.loc[runs["status"] == FAILED, "path"].tail(1), now=True)
         self.tell(" ".join(filter(None, (_endings(runs["status"]), experiment.error))))
-        self.outcome.value = outcome_html(self._runs.frame, runs, self._profile)
         self._stale.add(FIGURE)
-        self._arrange_buttons()
+        self.outcome.value = outcome_html(self._runs.frame, runs, self._profile)
 
     def _draw_figure(self) -> None:
         self._stale.discard(FIGURE)
@@ -244,8 +246,8 @@ class ScalingLab(VBox):  # type: ignore[misc]  # ipywidgets has no types
         self._pump.wake()
 
     def fail(self, error: Exception) -> None:
-        """Say that the panel cannot go on; its runs do."""
-        self.tell(f"The panel ended, and its runs go on; run the cell again. {type(error).__name__}: {error}")
+        """Say that something could not be shown. It is not tried again before there is news, and the rest goes on."""
+        self.tell(f"Something could not be shown; the runs go on. {type(error).__name__}: {error}")
 
     def retire(self) -> None:
         """Give way to a panel of the same folder that was opened later."""
