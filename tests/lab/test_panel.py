@@ -400,6 +400,11 @@ def test_a_folder_whose_name_is_no_text_is_shown(open_panel, make_run):
     assert "1 run" in html_of(open_panel())
 
 
+def test_a_folder_that_no_page_could_name_is_refused(tmp_path):
+    with pytest.raises(FolderError, match="not written in UTF-8"):
+        ScalingLab(os.fsdecode(os.fsencode(tmp_path) + b"\xff"))
+
+
 def test_a_removed_working_folder_is_told(tmp_path, monkeypatch):
     here = tmp_path / "here"
     here.mkdir()

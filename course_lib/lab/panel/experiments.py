@@ -107,7 +107,9 @@ def begin(train: TrainFunction, sweeps: Sequence[Sweep], folder: Path, what: str
         folder.mkdir(parents=True, exist_ok=True)
         lock.acquire(blocking=False)
     except Timeout as error:
-        raise UsageError("An experiment goes on in this folder already. Wait until it ends, or stop it.") from error
+        raise UsageError(
+            "An experiment goes on in this folder already. Wait until it ends, or stop it where it began."
+        ) from error
     except OSError as error:
         raise FolderError(f"Cannot write to {folder}: {error.strerror}. Choose another folder.") from error
     try:

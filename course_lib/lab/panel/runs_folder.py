@@ -12,7 +12,7 @@ import pandas as pd
 
 from course_lib.errors import CourseError, FolderError
 from course_lib.runs import store
-from course_lib.runs.folder import RUNNING, RunFolder, working_folder
+from course_lib.runs.folder import RUNNING, RunFolder, check_name, working_folder
 
 SHARE_FOR_LOOKING = 0.005  # of one core: what is looked for must not slow what is measured
 SECONDS_BETWEEN_LOOKS = 0.5, 10.0  # at least and at most
@@ -29,6 +29,7 @@ class RunsFolder:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(working_folder(), path)
+        check_name(self.path)
         self.frame = pd.DataFrame(columns=[*store.RUN_COLUMNS])
         self.running: list[str] = []
         self._marks: dict[str, int] = {}
