@@ -206,8 +206,8 @@ def latency(bench: Bench) -> list[Row]:
 
 def _last_epoch(label: str) -> float:
     """The last point of the last curve, of what a chart says in words."""
-    words = label.rstrip(".").rpartition(" after ")[2].split()
-    return float(words[0]) if words else 0.0
+    _, known, words = label.rstrip(".").rpartition(" after ")
+    return float(words.split()[0]) if known else 0.0
 
 
 def redraws(bench: Bench) -> list[Row]:

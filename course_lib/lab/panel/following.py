@@ -43,6 +43,12 @@ class Following:
         news = [live.update() for live in self.lives.values() if live.status == RUNNING]
         return bool(new) or any(news)
 
+    @property
+    def ended(self) -> int:
+        """How many epochs and runs have ended, and how many runs have begun to train."""
+        lives = self.lives.values()
+        return sum(len(live.epoch_events) + (live.status != RUNNING) + live.paces[0].started for live in lives)
+
     def shown(self) -> list[LiveRun]:
         """The runs that go on; where there are none, the last one."""
         running = [live for live in self.lives.values() if live.status == RUNNING]
