@@ -5,6 +5,7 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 SCRIPTS := $(wildcard notebooks/*.py)
 NOTEBOOKS := $(wildcard notebooks/*.ipynb)
+SOLUTIONS := $(wildcard solutions/*.py)
 INSTALL = $(VENV)/bin/python -m pip install --constraint requirements.lock
 
 # Students' Lab, in .venv only: without the teacher's nbgrader menu, and without the question about Jupyter's news.
@@ -29,7 +30,7 @@ endef
 export NO_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test check notebooks screenshots bench bench-peers lock
+.PHONY: help setup lab test check notebooks screenshots exercises bench bench-peers lock
 
 help:  ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +59,12 @@ notebooks: setup  ## bring each lesson and its script in line, then execute the 
 
 screenshots: setup  ## take the pictures in docs/ anew, by the tests that drive what they show
 	$(RUN) SCREENSHOTS="$(CURDIR)/docs" pytest tests/browser -k "first_lesson or keyboard"
+
+exercises: setup  ## bring each solution and its script in line, then make the exercises from the solutions
+	$(RUN) ruff format solutions
+	$(RUN) jupytext --set-formats ipynb,py:percent --set-kernel python3 --sync $(SOLUTIONS)
+	$(RUN) nbstripout $(SOLUTIONS:.py=.ipynb)
+	$(RUN) python -m course_lib.grading.release
 
 bench: setup  ## measure, print the table, write it as JSON
 	$(RUN) python -m benchmarks

@@ -1,4 +1,4 @@
-"""The door: `ddp-course doctor | train | sweep | report | calibrate | predict`.
+"""The door: `ddp-course doctor | train | sweep | report | calibrate | predict | check | grade`.
 
 What takes long to import is imported in the commands, so that --help answers at once.
 """
@@ -20,6 +20,7 @@ import typer
 from course_lib.config import CHOICES, SUITABLE_LR, RunConfig
 from course_lib.console import PROGRAM, Screen, prepare_streams
 from course_lib.errors import CourseError, RunStopped, UsageError
+from course_lib.grading_commands import check, grade
 from course_lib.options import (
     Device,
     Epochs,
@@ -197,6 +198,8 @@ def report(
 
 app.command()(calibrate)
 app.command()(predict)
+app.command()(check)
+app.command()(grade)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -12,6 +12,7 @@ CourseError                     anything below; `exit_code` is what the command 
 ├── DataError                   the data set is missing, truncated or not what it should be
 ├── ReplicaError                a replica of a model failed, or replicas do not fit together
 ├── ComparisonError             two runs that differ in more than what is being varied
+├── GradingError                 what judges students' code does not work, which is no fault of theirs
 └── RunError                    a run that was started and did not finish
     ├── LaunchError             the ranks could not be started, or the process that starts them died
     ├── RankError               a rank failed; carries its number and its traceback
@@ -89,6 +90,10 @@ class ReplicaError(CourseError):
 
 class ComparisonError(CourseError):
     """Two runs differ in more than what is being varied."""
+
+
+class GradingError(CourseError):
+    """What judges students' code does not work; nothing was judged."""
 
 
 class RunError(CourseError):

@@ -31,10 +31,10 @@ def choice(words: str, choices: Sequence[str]) -> Any:
 
 def path(words: str, metavar: str = "FOLDER", **more: Any) -> Any:
     """An option that takes a folder or a file."""
-    return typer.Option(help=words, metavar=metavar, parser=_named, **more)
+    return typer.Option(help=words, metavar=metavar, parser=named, **more)
 
 
-def _named(text: Any) -> Path:
+def named(text: Any) -> Path:
     """The path that was named; an empty name would be the current folder, which nobody means by it."""
     if text == "":
         raise typer.BadParameter("It is empty. Name a folder or a file, or leave it out.")
@@ -66,6 +66,6 @@ SweepFolder = Annotated[
     Path | None, path("A new folder, or that of a sweep to go on with.", show_default="one in runs/")
 ]
 RunsFolder = Annotated[
-    Path, typer.Argument(help="The folder of a run, or one with runs in it.", metavar="FOLDER", parser=_named)
+    Path, typer.Argument(help="The folder of a run, or one with runs in it.", metavar="FOLDER", parser=named)
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]

@@ -14,6 +14,7 @@ from course_lib.console import PROGRAM, Screen, clock, number, percent
 from course_lib.errors import CourseError, RunStopped
 
 if TYPE_CHECKING:
+    from course_lib.grading.batch import Progress as GradingProgress
     from course_lib.runs.run import Run
     from course_lib.runs.sweep import Progress as SweepProgress
     from course_lib.runs.torchrun import JoinedRun
@@ -108,6 +109,35 @@ class SweepBar:
             self._said = progress.done
             left = f", {_left(progress.seconds_left)}" if progress.seconds_left else ""
             self._console.print(f"{progress.done} of {progress.total} runs are over{failed}{left}")
+
+
+class GradingBar:
+    """A bar over all submissions of a grading."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._console = screen.err
+        self._bar = _bar(screen.err)
+        self._task = self._bar.add_task("starting", total=None, figures="", left="")
+
+    def __enter__(self) -> GradingBar:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def show(self, progress: GradingProgress) -> None:
+        """Take in how far the grading is."""
+        done = f"{progress.done} of {progress.total} submissions"
+        notes = [f"{progress.kept} graded before"] * bool(progress.kept)
+        notes += [f"{progress.troubled} not judged"] * bool(progress.troubled)
+        said, left = "  ".join(notes), _left(progress.seconds_left)
+        self._bar.update(
+            self._task, total=progress.total, completed=progress.done, description=done, figures=said, left=left
+        )
+        self._bar.refresh()
+        if not self._console.is_terminal:
+            self._console.print(", ".join(filter(None, (f"{done} are graded", *notes, left))))
 
 
 def follow(run: Run | JoinedRun, progress: RunProgress) -> Any:

@@ -17,6 +17,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 import course_lib
+from course_lib.grading.release import exercise_from
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -25,6 +26,9 @@ CONDA_NAMES = {"torch": "pytorch", "matplotlib": "matplotlib-base", "playwright"
 NOT_IN_CONDA = ("axe-playwright-python",)
 SCRIPTS = sorted((ROOT / "notebooks").glob("*.py"))
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+SOLUTION_SCRIPTS = sorted((ROOT / "solutions").glob("*.py"))
+SOLUTIONS = sorted((ROOT / "solutions").glob("*.ipynb"))
+EXERCISES = sorted((ROOT / "exercises").glob("*.ipynb"))
 
 
 def name_of(path: Path) -> str:
@@ -101,11 +105,33 @@ def test_each_lesson_has_its_script_and_each_script_its_lesson() -> None:
     assert [path.stem for path in SCRIPTS] == [path.stem for path in NOTEBOOKS]
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=name_of)
-def test_lesson_and_script_say_the_same(script: Path) -> None:
+def test_each_solution_has_its_script_and_its_exercise() -> None:
+    names = [path.stem for path in SOLUTIONS]
+    assert [path.stem for path in SOLUTION_SCRIPTS] == names, "run `make exercises`"
+    assert [path.stem for path in EXERCISES] == names, "run `make exercises`"
+
+
+@pytest.mark.parametrize("script", SCRIPTS + SOLUTION_SCRIPTS, ids=name_of)
+def test_notebook_and_script_say_the_same(script: Path) -> None:
     notebook = nbformat.read(script.with_suffix(".ipynb"), as_version=4)
-    cells = [[(cell.cell_type, cell.source) for cell in book.cells] for book in (jupytext.read(script), notebook)]
-    assert cells[0] == cells[1], "run `make notebooks`"
+    cells = [
+        [(cell.cell_type, cell.source, cell.metadata.get("nbgrader")) for cell in book.cells]
+        for book in (jupytext.read(script), notebook)
+    ]
+    assert cells[0] == cells[1], "run `make notebooks` for a lesson, `make exercises` for a solution"
+
+
+@pytest.mark.parametrize("solution", SOLUTIONS, ids=name_of)
+def test_exercise_is_what_its_solution_becomes(solution: Path) -> None:
+    """Which also says that its marks are what nbgrader allows, since `exercise_from` checks them as nbgrader does."""
+    exercise = nbformat.read(ROOT / "exercises" / solution.name, as_version=4)
+    assert exercise == exercise_from(solution), "run `make exercises`"
+
+
+@pytest.mark.parametrize("path", SOLUTIONS + EXERCISES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_solution_and_exercise_are_stored_without_outputs(path: Path) -> None:
+    code = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    assert not [cell.source for cell in code if cell.outputs or cell.execution_count], "run `make exercises`"
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=name_of)

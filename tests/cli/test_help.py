@@ -9,7 +9,7 @@ import typer
 from course_lib.cli import app
 from course_lib.config import MODELS, RunConfig
 
-COMMANDS = ("doctor", "train", "sweep", "report")
+COMMANDS = ("doctor", "train", "sweep", "report", "check", "grade")
 COMMON = {
     *("model", "num_gpus", "num_nodes", "batch_size", "lr", "lr_rule", "epochs"),
     *("train_samples", "device", "seed", "optimizer", "out", "json"),

@@ -1,0 +1,38 @@
+"""All exercises of the course, and their parts by name."""
+
+from __future__ import annotations
+
+from course_lib.errors import UsageError
+from course_lib.grading.exercises import EXERCISES
+from course_lib.grading.parts import Exercise, Part
+
+
+def part(name: str) -> Part:
+    """The part that is called so, as "4.2".
+
+    Raises:
+        UsageError: there is none.
+    """
+    for exercise in EXERCISES:
+        for each in exercise.parts:
+            if each.name == name:
+                return each
+    names = ", ".join(each.name for exercise in EXERCISES for each in exercise.parts)
+    raise UsageError(f"No part of an exercise is called {name!r}. There are {names}.")
+
+
+def exercise(name: str) -> Exercise:
+    """The exercise whose notebook is called so, without its ending.
+
+    Raises:
+        UsageError: there is none.
+    """
+    for each in EXERCISES:
+        if each.notebook == name:
+            return each
+    raise UsageError(f"No exercise is called {name!r}. There are {', '.join(each.notebook for each in EXERCISES)}.")
+
+
+def place(name: str) -> int:
+    """The place of a part among all parts of the course: 4.10 comes after 4.9."""
+    return [each.name for exercise in EXERCISES for each in exercise.parts].index(name)

@@ -1,0 +1,261 @@
+"""What has to hold in a run of the program of exercise 4."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import chain
+
+import torch
+from torch.nn.utils import vector_to_parameters
+
+from course_lib.grading.evidence import Rank
+from course_lib.grading.exercises.program_runs import (
+    BATCH_SIZE,
+    FAILS_IN_PASS,
+    TRAIN,
+    Run,
+    one_gpu,
+    reference,
+    run,
+    tensors,
+)
+from course_lib.grading.laws import dealing, learning, reporting, starting, writing
+from course_lib.grading.laws.finding import Finding, listed, ranks
+from course_lib.grading.parts import Attempt, Broken, answers_of
+from course_lib.grading.sandbox import Program
+
+Law = Callable[[Run], Iterable[Finding]]
+
+
+def holds(law: Law, *names: str) -> Callable[[Attempt], Iterator[Finding]]:
+    """A check that a law holds in these runs.
+
+    Only the first finding is told: a law tells causes before what follows from them.
+    """
+
+    def judge(attempt: Attempt) -> Iterator[Finding]:
+        for name in names:
+            finding = next(iter(law(run(attempt, name))), None)
+            if finding is not None:
+                yield finding
+                return
+
+    return judge
+
+
+def processes(seen: Run) -> Iterable[Finding]:
+    """A process for each GPU."""
+    return starting.started(seen.evidence, seen.setting.world_size)
+
+
+def group(seen: Run) -> Iterator[Finding]:
+    """The processes are one group."""
+    yield from starting.started(seen.evidence, seen.setting.world_size)
+    yield from starting.joined(seen.evidence, seen.setting.world_size)
+    if not seen.evidence.trained:
+        yield from starting.ended(seen.evidence)
+
+
+def copies(seen: Run) -> Iterator[Finding]:
+    """Programs that know nothing of each other do not get in each other's way."""
+    yield from group(seen)
+    for evidence in seen.copies:
+        if len(evidence.trained) < seen.setting.world_size:
+            for finding in starting.ended(evidence):
+                yield replace(finding, seen=f"Two copies ran at once, with a port for each. {finding.seen}")
+
+
+def devices(seen: Run) -> Iterator[Finding]:
+    """Each rank of a node puts all that it has on a GPU of its own."""
+    yield from group(seen)
+    yield from starting.ended(seen.evidence)
+    used = {number: _devices(rank) for number, rank in seen.evidence.ranks.items()}
+    for number, each in used.items():
+        if not each:
+            yield Finding(
+                "no-device",
+                f"Each node had {seen.setting.ranks} GPUs, and rank {number} put nothing on one.",
+                "Where does the model live, and where the images?",
+            )
+        elif len(each) > 1:
+            yield Finding(
+                "two-devices",
+                f"Rank {number} used GPUs {listed(sorted(each))}.",
+                "Does everything that a rank computes with live in one place?",
+            )
+    for program in range(seen.setting.nodes):
+        node = [number for number, rank in seen.evidence.ranks.items() if rank.process.program == program]
+        shared = [device for device, times in Counter(min(used[number]) for number in node).items() if times > 1]
+        if shared:
+            yield Finding(
+                "same-device",
+                f"{ranks(node).capitalize()}, which run on the same node, all use GPU {shared[0]}.",
+                "Which of a rank's numbers tells it apart from the others on its node?",
+            )
+
+
+def _devices(rank: Rank) -> set[int]:
+    return {event["number"] for event in rank.process.of("device") if event["what"] != "set_device"}
+
+
+def dealt(seen: Run) -> Iterator[Finding]:
+    """Each image goes to one rank."""
+    yield from trained(seen)
+    size = BATCH_SIZE * seen.setting.world_size
+    for finding in dealing.dealt(seen.evidence, seen.setting.epochs, TRAIN, size):
+        if finding.fault == "samples-missing":
+            yield from starting.ended(seen.evidence)
+        yield finding
+
+
+def reshuffled(seen: Run) -> Iterator[Finding]:
+    """Another order in each epoch, and batches of the size that was asked for."""
+    yield from trained(seen)
+    yield from dealing.reshuffled(seen.evidence, seen.setting.epochs)
+    yield from dealing.batches(seen.evidence, BATCH_SIZE)
+
+
+def in_step(seen: Run) -> Iterator[Finding]:
+    """All ranks have the same weights, from the first step on."""
+    yield from trained(seen)
+    yield from learning.same_start(seen.evidence)
+    yield from dealing.apart(seen.evidence)
+    yield from learning.in_step(seen.evidence)
+
+
+def as_one(seen: Run) -> Iterator[Finding]:
+    """All ranks learn as one process would."""
+    yield from in_step(seen)
+    yield from learning.as_one_process(seen.evidence, reference(seen))
+
+
+def complete(seen: Run) -> Iterator[Finding]:
+    """The program ends, with as many steps on all ranks."""
+    yield from trained(seen)
+    yield from starting.ended(seen.evidence)
+    yield from starting.equally_long(seen.evidence)
+
+
+def ends_together(seen: Run) -> Iterator[Finding]:
+    """When a rank fails, all end; or all go on, in step."""
+    yield from trained(seen)
+    record = seen.evidence.record
+    failing = seen.evidence.ranks[1]
+    swallowed = len([event for event in failing.process.of("forward") if event["training"]]) > FAILS_IN_PASS + 1
+    if record.why == "time":
+        for finding in starting.ended(seen.evidence):
+            yield Finding(
+                "hang-after-failure",
+                f"Rank 1 was made to fail in its step {FAILS_IN_PASS}. {finding.seen}",
+                "Who tells the others that one of them is gone? What becomes of its error?",
+            )
+    elif swallowed:
+        for finding in chain(learning.in_step(seen.evidence), complete(seen)):
+            yield Finding(
+                "swallowed",
+                f"Rank 1 was made to fail in its step {FAILS_IN_PASS}, and went on. {finding.seen}",
+                "A rank that quietly sits out a step holds up the others. What should become of its error?",
+            )
+
+
+def not_a_number(seen: Run) -> Iterator[Finding]:
+    """When a rank meets a NaN, all end, or all go on with the same weights."""
+    yield from trained(seen)
+    found: Iterable[Finding] = ()
+    if seen.evidence.record.why == "time":
+        found = starting.ended(seen.evidence)
+    elif not seen.evidence.errors:
+        found = chain(learning.in_step(seen.evidence), complete(seen))
+    for finding in found:
+        yield replace(
+            finding,
+            seen=f"The images of rank 1 were made NaN in its step 1. {finding.seen}",
+            idea="Who decides that a step is left out: one rank, or all of them?",
+        )
+
+
+def prepared(seen: Run) -> Iterator[Finding]:
+    """The images of a node are unpacked by one process, and read by all when that is done."""
+    yield from starting.started(seen.evidence, seen.setting.world_size)
+    yield from writing.prepared_once(seen.evidence, "data")
+    yield from trained(seen)
+
+
+def speed(seen: Run) -> Iterator[Finding]:
+    """The speed that is reported is that of all ranks."""
+    yield from trained(seen)
+    read = reporting.entries(seen.files.get("result.json"), ["images_per_sec"], seen.setting.epochs)
+    if isinstance(read, Finding):
+        yield from starting.ended(seen.evidence)
+        yield read
+    else:
+        yield from reporting.speed(seen.evidence, [each["images_per_sec"] for each in read])
+
+
+def accuracy(seen: Run) -> Iterator[Finding]:
+    """The accuracy that is reported is that over all validation images."""
+    yield from trained(seen)
+    read = reporting.entries(seen.files.get("result.json"), ["val_accuracy"], seen.setting.epochs)
+    if isinstance(read, Finding):
+        yield from starting.ended(seen.evidence)
+        yield read
+        return
+    images, labels = tensors(seen, "val")
+    model = one_gpu().WideResNet()
+    outputs: list[torch.Tensor | None] = []
+    with learning.on_one_thread(), torch.no_grad():
+        for weights in reporting.weights_after(seen.evidence, seen.setting.epochs):
+            if weights is not None and len(weights) == learning.size_of(model):
+                vector_to_parameters(weights.clone(), model.parameters())
+                outputs.append(model(images))
+            else:
+                outputs.append(None)
+    yield from reporting.accuracy([each["val_accuracy"] for each in read], outputs, labels)
+
+
+def one_writer(seen: Run) -> Iterator[Finding]:
+    """Each file of results is written by one process."""
+    yield from trained(seen)
+    for path in ("model.pt", "result.json"):
+        for finding in writing.one_writer(seen.evidence, path):
+            if finding.fault == "not-written":
+                yield from starting.ended(seen.evidence)
+            yield finding
+
+
+def saved(attempt: Attempt, name: str) -> Iterator[Finding]:
+    """What was saved is the model of the last epoch, for a program without DDP."""
+    seen = run(attempt, name)
+    yield from trained(seen)
+    content = seen.files.get("model.pt")
+    if content is None:
+        yield Finding(
+            "not-written", "There is no model.pt.", "Which process saves the model, and does it get that far?"
+        )
+        return
+    program = Program(harness="checkpoint:weights", inputs="model.pt")
+    try:
+        (given,) = answers_of(attempt.run([program], {"model.pt": content}))
+    except Broken as error:
+        yield Finding(
+            "torn-file",
+            f"model.pt cannot be read with weights_only: {error.finding.seen.splitlines()[-1]}",
+            "How many processes write this file at once, and what do they put into it?",
+        )
+        return
+    model = one_gpu().WideResNet()
+    weights = reporting.weights_after(seen.evidence, seen.setting.epochs)[-1]
+    if weights is not None and len(weights) == learning.size_of(model):
+        vector_to_parameters(weights.clone(), model.parameters())
+        yield from reporting.same_weights(given, {name: each.detach() for name, each in model.named_parameters()})
+
+
+def trained(seen: Run) -> Iterator[Finding]:
+    """What keeps ranks from training; told first, since all else follows from it."""
+    yield from group(seen)
+    idle = sorted(set(range(seen.setting.world_size)) - {rank.rank for rank in seen.evidence.trained})
+    if idle:
+        yield from starting.ended(seen.evidence)
+        yield Finding("idle-rank", f"{ranks(idle).capitalize()} did not train.", "Which lines does each process reach?")

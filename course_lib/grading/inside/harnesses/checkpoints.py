@@ -1,0 +1,107 @@
+"""Functions of a student's that save and load a training state, on a rank of a group; and what was saved, read."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import time
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import AdamW
+
+from course_lib.grading.inside.harnesses.calls import function_of, join
+from course_lib.grading.inside.harnesses.training import model_of, weights_of
+
+SECONDS_TO_SAVE = 0.2  # that torch.save takes, so that who does not wait for it is seen
+
+
+def save(names: dict[str, Any], inputs: dict[str, Any]) -> list[dict[str, Any]]:
+    """A student's function gets (path, model, optimizer, epochs done) after each of some steps.
+
+    `inputs`: {"function", "model", "lr", "path", "batches", "killed"}; where killed, a process that writes more than
+    half of what the file had is killed in its midst.
+
+    Returns:
+        Of each call: whether the file was there after it, the weights, and those after one more step.
+    """
+    join()
+    function = function_of(names, inputs)
+    model, optimizer = _state(inputs)
+    _make_saving_slow()
+    came = []
+    for done, batch in enumerate(inputs["batches"], start=1):
+        _step(model, optimizer, batch)
+        if inputs["killed"] and done == len(inputs["batches"]):
+            _barrier()
+            _limit_files(os.path.getsize(inputs["path"]) // 2)
+        function(inputs["path"], model, optimizer, done)
+        there = _read(inputs["path"])
+        came.append({"there": "error" not in there, "weights": weights_of(model)})
+    _step(model, optimizer, inputs["next"])
+    return [*came, {"weights": weights_of(model)}]
+
+
+def load(names: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
+    """A student's function gets (path, model, optimizer); then one step is taken.
+
+    Returns:
+        What it returned, and the weights before it, after it, and after the step.
+    """
+    join()
+    function = function_of(names, inputs)
+    model, optimizer = _state(inputs)
+    before = weights_of(model)
+    value = function(inputs["path"], model, optimizer)
+    loaded = weights_of(model)
+    _step(model, optimizer, inputs["next"])
+    return {"value": value, "before": before, "weights": loaded, "after": weights_of(model)}
+
+
+def read(names: dict[str, Any], inputs: dict[str, Any]) -> list[dict[str, Any]]:
+    """What is in some files: {"value": …} or {"error": …} of each; none of the student's code is run."""
+    return [_read(path) for path in inputs["paths"]]
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        return {"value": torch.load(path, weights_only=False)}
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"[:300]}
+
+
+def _state(inputs: dict[str, Any]) -> tuple[nn.Module, AdamW]:
+    model = DistributedDataParallel(model_of(inputs["model"]))
+    return model, AdamW(model.parameters(), lr=inputs["lr"])
+
+
+def _step(model: nn.Module, optimizer: AdamW, batch: tuple[torch.Tensor, torch.Tensor]) -> None:
+    optimizer.zero_grad()
+    cross_entropy(model(batch[0]), batch[1]).backward()
+    optimizer.step()
+
+
+def _make_saving_slow() -> None:
+    original = torch.save
+
+    def slow(*arguments: Any, **named: Any) -> None:
+        time.sleep(SECONDS_TO_SAVE)
+        original(*arguments, **named)
+
+    torch.save = slow
+
+
+def _barrier() -> None:
+    dist.group.WORLD.barrier().wait()  # type: ignore[union-attr]
+
+
+def _limit_files(size: int) -> None:
+    """From now on, a process that writes more into a file is killed by the kernel while it does."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))

@@ -1,0 +1,45 @@
+"""Things that happen to one rank: it is slow, it fails, or what it learns from is no number.
+
+A rank is known by the group that it joined, so these begin after that.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.modules.module import register_module_forward_pre_hook
+
+from course_lib.grading.inside.channel import Channel
+
+
+def install(channel: Channel, **what: dict[str, float]) -> None:
+    """Let ranks be `slow` in each forward pass (seconds), fail in one (`fails`), or meet NaN in one (`not_a_number`).
+
+    Each is a dict from the rank to the seconds, or to the number of the pass, from 0.
+    """
+    root: list[nn.Module] = []
+    passes = 0
+
+    def disturb(module: nn.Module, inputs: tuple[Any, ...]) -> None:
+        nonlocal passes
+        if not inputs or not module.training or not any(True for _ in module.parameters()):
+            return
+        if not root:
+            root.append(module)
+        if module is not root[0]:
+            return
+        rank = str(dist.get_rank() if dist.is_initialized() else os.environ.get("RANK", 0))
+        time.sleep(what.get("slow", {}).get(rank, 0.0))
+        if passes == what.get("fails", {}).get(rank):
+            raise RuntimeError("A disturbance of the check: this rank fails here.")
+        if passes == what.get("not_a_number", {}).get(rank):
+            with torch.no_grad():
+                inputs[0].fill_(float("nan"))
+        passes += 1
+
+    register_module_forward_pre_hook(disturb)

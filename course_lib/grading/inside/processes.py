@@ -1,0 +1,101 @@
+"""The processes below this one: counted and killed, however they tried to get away."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import sys
+import time
+
+import psutil
+
+_PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36  # from linux/prctl.h
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every process below whose own parent ends: none leaves by a second fork (on Linux)."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def close_memory(closed: bool = True) -> None:
+    """Keep other processes of this user from reading or changing the memory of this one and its forks (on Linux)."""
+    _prctl(_PR_SET_DUMPABLE, int(not closed))
+
+
+def descendants() -> list[psutil.Process]:
+    """All processes below this one that have not ended."""
+    return [each for each in psutil.Process().children(recursive=True) if _lives(each)]
+
+
+def resident_bytes(processes: list[psutil.Process]) -> int:
+    """The memory that these processes have, without what they share."""
+    total = 0
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            memory = process.memory_info()
+            total += max(0, memory.rss - getattr(memory, "shared", 0))
+    return total
+
+
+def cpu_seconds(processes: list[psutil.Process]) -> float:
+    """What these processes, and their children that ended, have used of the processors."""
+    total = 0.0
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            times = process.cpu_times()
+            total += times.user + times.system + times.children_user + times.children_system
+    return total
+
+
+def proportional_bytes(processes: list[psutil.Process]) -> int:
+    """The memory that these processes have, where each has its part of what a fork left to several (on Linux).
+
+    `resident_bytes` is never less, and takes a tenth of the time.
+    """
+    total = 0
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            memory = process.memory_full_info()
+            total += getattr(memory, "pss", memory.uss)
+    return total
+
+
+def kill_descendants(seconds: float = 5.0) -> bool:
+    """Kill all processes below this one, and those that they start meanwhile; whether none is left."""
+    deadline = time.monotonic() + seconds
+    while processes := descendants():
+        # First all are stopped: one that runs on could start others as fast as they are killed.
+        for act in (psutil.Process.suspend, psutil.Process.kill):
+            for process in processes:
+                with contextlib.suppress(psutil.Error):
+                    act(process)
+        reap()
+        if time.monotonic() > deadline:
+            return False
+    reap()
+    return True
+
+
+def reap() -> dict[int, int]:
+    """The exit codes of the children that ended; negative: killed by that signal."""
+    codes = {}
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                break
+            codes[pid] = os.waitstatus_to_exitcode(status)
+    return codes
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

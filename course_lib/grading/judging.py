@@ -1,0 +1,117 @@
+"""The one engine behind `check`, `ddp-course check` and `ddp-course grade`: code in, what was found out."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Iterable, Sequence
+
+from course_lib.errors import GradingError
+from course_lib.grading.laws.finding import Finding
+from course_lib.grading.parts import Attempt, Broken, Check, CheckResult, Part, PartResult
+from course_lib.grading.sandbox import Sandbox
+from course_lib.grading.submission import Submission
+
+TRIES = 2  # where the sandbox itself fails
+MOST_FINDINGS = 3  # of a check that are told: who mends the first sees the others next
+
+
+def judge(part: Part, code: str | None, sandbox: Sandbox) -> PartResult:
+    """Run a student's code for a part, and say what was seen; `code` is None where the cells are missing."""
+    try:
+        return _judge(part, code, sandbox, {})
+    except GradingError as error:
+        return without_verdict(part, sandbox, trouble=str(error))
+
+
+def judge_all(parts: Sequence[Part], submission: Submission, sandbox: Sandbox) -> tuple[list[PartResult], list[str]]:
+    """Judge these parts of a submission; parts with the same cells share their runs.
+
+    Returns:
+        The results, and remarks on what was made of unusual cells.
+    """
+    attempts: dict[str, Attempt] = {}
+    results: list[PartResult] = []
+    remarks: list[str] = []
+    try:
+        for part in parts:
+            results.append(_judge_cells(part, submission, sandbox, attempts, remarks))
+    except GradingError as error:  # without a sandbox nothing more can be judged
+        results += [without_verdict(part, sandbox, trouble=str(error)) for part in parts[len(results) :]]
+    if not any(name in submission.cells for part in parts for name in part.cells):
+        remarks.append(
+            "None of its cells has the mark of a solution. Was it saved by a program that drops the cells' metadata?"
+        )
+    return results, remarks
+
+
+def without_verdict(
+    part: Part, sandbox: Sandbox, findings: tuple[Finding, ...] = (), trouble: str = "", seconds: float = 0.0
+) -> PartResult:
+    """No points for a part whose code was not run to an end, and why."""
+    checks = tuple(CheckResult(check.title, 0.0, check.points, findings) for check in part.checks)
+    return PartResult(part.name, part.title, checks, trouble, sandbox.isolated, seconds)
+
+
+def _judge_cells(
+    part: Part, submission: Submission, sandbox: Sandbox, attempts: dict[str, Attempt], remarks: list[str]
+) -> PartResult:
+    """Judge a part by its cells; where they do not pass, also by these and the unmarked cells after them."""
+    result = _judge(part, submission.code(part.cells), sandbox, attempts)
+    longer = submission.code_with_following(part.cells)
+    if longer is None or result.passed or result.trouble:
+        return result
+    other = _judge(part, longer, sandbox, attempts)
+    if other.points <= result.points:
+        return result
+    remarks.append(f"Part {part.name}: the unmarked cell after a solution cell was taken as a piece of it.")
+    return other
+
+
+def _judge(part: Part, code: str | None, sandbox: Sandbox, attempts: dict[str, Attempt]) -> PartResult:
+    """As `judge`; `attempts` are those that were made before, by their code.
+
+    Raises:
+        GradingError: the sandbox failed, and failed again.
+    """
+    began = time.monotonic()
+    if code is None:
+        missing = Finding(
+            "no-cell", "The cell for this part is not there.", "Was it deleted? It begins with its number."
+        )
+        return without_verdict(part, sandbox, findings=(missing,))
+    for left in reversed(range(TRIES)):
+        try:
+            attempt = attempts.setdefault(code, Attempt(code, sandbox))
+            checks = tuple(_judged(check, attempt) for check in part.checks)
+            seconds = time.monotonic() - began
+            return PartResult(part.name, part.title, checks, isolated=sandbox.isolated, seconds=seconds)
+        except GradingError:
+            attempts.pop(code, None)
+            sandbox.close()
+            if not left:
+                raise
+        except Exception as error:  # of a check of ours: it costs this part, and is no fault of the student's
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            trouble = f"A check failed: {type(error).__name__} in {where.name}, line {where.lineno}: {error}"
+            return without_verdict(part, sandbox, trouble=trouble, seconds=time.monotonic() - began)
+    raise AssertionError("there is at least one try")
+
+
+def _judged(check: Check, attempt: Attempt) -> CheckResult:
+    findings = _first(check.judge(attempt))
+    points = 0.0 if findings else check.points
+    return CheckResult(check.title, points, check.points, findings)
+
+
+def _first(found: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The first findings, one of each fault."""
+    kept: dict[str, Finding] = {}
+    try:
+        for finding in found:
+            kept.setdefault(finding.fault, finding)
+            if len(kept) == MOST_FINDINGS:
+                break
+    except Broken as error:
+        kept.setdefault(error.finding.fault, error.finding)
+    return tuple(kept.values())

@@ -1,0 +1,140 @@
+"""Each sample goes to one rank in each epoch, and in another order the next time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import combinations
+
+from course_lib.grading import samples
+from course_lib.grading.evidence import Evidence
+from course_lib.grading.laws.finding import Finding, listed, ranks
+
+Ledger = dict[int, list[list[int | None]]]  # of each rank, for each epoch, the samples in their order
+
+
+def ledger(evidence: Evidence, epochs: int) -> Ledger:
+    """Which samples each rank read in each epoch: its steps are divided into so many equal parts."""
+    found: Ledger = {}
+    for number, rank in evidence.ranks.items():
+        per_epoch = -(-len(rank.rounds) // epochs)
+        parts = [rank.rounds[epoch * per_epoch : (epoch + 1) * per_epoch] for epoch in range(epochs)]
+        found[number] = [[sample for each in part for sample in samples.ids(each.rows)] for part in parts]
+    return found
+
+
+def dealt(evidence: Evidence, epochs: int, count: int, global_batch_size: int) -> Iterator[Finding]:
+    """All `count` samples are read once an epoch, by any rank; the last may be dropped, or some read again to fill."""
+    read = ledger(evidence, epochs)
+    world_size = len(read)
+    for epoch in range(epochs):
+        parts = {number: each[epoch] for number, each in read.items()}
+        if idle := [number for number, part in parts.items() if not part]:
+            yield Finding(
+                "idle-rank",
+                f"{ranks(idle).capitalize()} read no sample in epoch {epoch}.",
+                "Only some workers got work. Does each of them have a data set and a share of it?",
+            )
+            return
+        if shared := next(_shared(parts, count), None):
+            yield shared_finding(shared, epoch, count)
+            return
+        times = Counter(sample for part in parts.values() for sample in part)
+        missing = [sample for sample in range(count) if sample not in times]
+        again = sum(times.values()) - len(times)
+        if unknown := times[None]:
+            yield Finding(
+                "unknown-samples",
+                f"In epoch {epoch}, {unknown} samples were read that are not in the training set as it was given.",
+                "What happens to an image between the file and the model?",
+            )
+            return
+        if len(missing) >= global_batch_size:
+            yield Finding(
+                "samples-missing",
+                f"{len(missing)} of the {count} samples were read by no rank in epoch {epoch}.",
+                "The shares do not add up to the whole. Is the data divided once, or was a share divided again?",
+            )
+            return
+        # Some may be read again to fill the ranks' shares, or to fill batches where none is left out.
+        if again >= (world_size if missing else max(world_size, global_batch_size)):
+            yield Finding(
+                "samples-twice",
+                f"In epoch {epoch}, {again} samples were read by a second rank or again, and {len(missing)} by none.",
+                "All ranks must agree on how the samples are dealt in this epoch. What do they need to have in common?",
+            )
+            return
+
+
+def apart(evidence: Evidence) -> Iterator[Finding]:
+    """There is a step in which ranks read different samples: else what they learn together is what each learns."""
+    ranks_of = list(evidence.ranks.values())
+    for step in range(min((len(rank.rounds) for rank in ranks_of), default=0)):
+        if len({tuple(sorted(samples.ids(rank.rounds[step].rows), key=str)) for rank in ranks_of}) > 1:
+            return
+    if len(ranks_of) > 1:
+        yield Finding(
+            "same-batches",
+            "In each step all ranks read the same samples, so they have the same weights whether they share gradients "
+            "or not.",
+            "First each image should go to one rank. Then look at the weights again.",
+        )
+
+
+def shared_finding(shared: tuple[int, int, int, bool], epoch: int, count: int) -> Finding:
+    """Two ranks that read the same."""
+    first, second, same, everything = shared
+    if everything:
+        return Finding(
+            "not-dealt",
+            f"Ranks {first} and {second} both read all {count} samples in epoch {epoch}.",
+            "Write down which samples each rank reads. Who decides which samples a rank gets?",
+        )
+    return Finding(
+        "same-samples",
+        f"Ranks {first} and {second} read the same {same} samples in epoch {epoch}.",
+        "Who decides which samples a rank gets, and does it know which rank asks?",
+    )
+
+
+def _shared(parts: dict[int, list[int | None]], count: int) -> Iterator[tuple[int, int, int, bool]]:
+    """Two ranks of which most samples are the same: which, how many, and whether each read nearly all there are."""
+    for first, second in combinations(parts, 2):
+        one, other = set(parts[first]), set(parts[second])
+        if (same := len(one & other)) > 0.6 * min(len(one), len(other)) and same > 2:
+            yield first, second, same, same > 0.9 * count
+
+
+def reshuffled(evidence: Evidence, epochs: int) -> Iterator[Finding]:
+    """The order is not that of the data set, and another one in the next epoch."""
+    read = ledger(evidence, epochs)
+    same = [number for number, parts in read.items() if len(parts) > 1 and parts[0] == parts[1] and len(parts[0]) > 2]
+    if same:
+        yield Finding(
+            "not-reshuffled",
+            f"{ranks(same).capitalize()} read the same samples in the same order in epochs 0 and 1.",
+            "Compare the order of two epochs. How does the one who shuffles know which epoch it is?",
+        )
+        return
+    for number, parts in read.items():
+        known = [sample for sample in parts[0] if sample is not None]
+        if len(known) > 6 and known == sorted(known):
+            yield Finding(
+                "not-shuffled",
+                f"Rank {number} read its samples in the order of the data set: {listed(known, 5)}.",
+                "The single program shuffled. What became of that?",
+            )
+            return
+
+
+def batches(evidence: Evidence, batch_size: int) -> Iterator[Finding]:
+    """Each rank takes `batch_size` samples a step, but for the last steps of an epoch."""
+    for number, rank in evidence.ranks.items():
+        sizes = Counter(len(each.rows) for each in rank.rounds)
+        if sizes and (most := max(sizes)) != batch_size:
+            yield Finding(
+                "batch-size",
+                f"Rank {number} took {most} samples a step; the batch size of one GPU is {batch_size}.",
+                "Whose batch size is that number: one rank's, or everybody's?",
+            )
+            return

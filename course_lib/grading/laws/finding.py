@@ -1,0 +1,34 @@
+"""What a check finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is not as it should be.
+
+    Fields:
+        fault: its short name, the same for all programs with this fault.
+        seen: what was observed, with the ranks and the figures.
+        idea: a question or a sentence that points to the cause, without giving the answer.
+    """
+
+    fault: str
+    seen: str
+    idea: str
+
+
+def listed(items: Iterable[object], most: int = 6) -> str:
+    """A few things in words: "0, 1 and 2"."""
+    words = [str(item) for item in items]
+    if len(words) > most:
+        words = [*words[: most - 1], f"{len(words) - most + 1} more"]
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
+def ranks(numbers: Sequence[int]) -> str:
+    """Ranks in words: "rank 0", "ranks 0 and 1"."""
+    return f"rank{'s' * (len(numbers) != 1)} {listed(numbers)}"

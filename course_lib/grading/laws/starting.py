@@ -1,0 +1,138 @@
+"""The ranks start, find each other, and come to an end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from course_lib.grading.evidence import Evidence
+from course_lib.grading.laws.finding import Finding, listed, ranks
+from course_lib.grading.laws.messages import explained
+from course_lib.grading.laws.waiting import where_each_waits
+from course_lib.grading.sandbox import Process
+
+
+def started(evidence: Evidence, world_size: int) -> Iterator[Finding]:
+    """As many processes train as there are ranks."""
+    processes = [process for process in evidence.record.processes if process.of("joining") or process.of("forward")]
+    if len(processes) == world_size:
+        return
+    failure = explained(evidence) if evidence.errors else None
+    if failure is not None and failure.fault != "world-size" and len(processes) < world_size:
+        yield failure
+    elif not processes and evidence.record.why != "ended":
+        yield from ended(evidence)
+    elif not processes:
+        yield Finding(
+            "nothing-trains",
+            f"{world_size} ranks were asked for; no process trained or joined a group, and the program ended.",
+            "Where does the number of processes come from, and what is it on a machine without GPUs?",
+        )
+    elif len(processes) == 1:
+        yield Finding(
+            "one-process",
+            f"{world_size} ranks were asked for, and one process did everything.",
+            "Who starts the other processes, and how many?",
+        )
+    elif len(processes) == world_size**2:
+        yield Finding(
+            "started-twice",
+            f"{world_size} ranks were asked for, and {len(processes)} processes trained: each started {world_size}.",
+            "Who starts the workers here, the launcher or your program? One of them is enough.",
+        )
+    else:
+        yield Finding(
+            "number-of-processes",
+            f"{world_size} ranks were asked for, and {len(processes)} processes trained.",
+            "Which of the program's arguments says how many processes this machine starts?",
+        )
+
+
+def joined(evidence: Evidence, world_size: int) -> Iterator[Finding]:
+    """The processes are one group, each with a rank of its own."""
+    groups = [group for rank in evidence.ranks.values() if (group := rank.group) is not None]
+    claims = Counter(
+        number for process in evidence.record.processes if (number := evidence.rank_of(process)) is not None
+    )
+    same = sorted(number for number, times in claims.items() if times > 1)
+    sizes = sorted({group["world_size"] for group in groups})
+    if same and not (len(sizes) == 1 and sizes[0] == 1 and world_size > 1):
+        yield Finding(
+            "same-rank",
+            f"{max(claims.values())} processes say that they are {ranks(same)}.",
+            "What makes the ranks of two processes differ, on one node and on two?",
+        )
+    elif not groups and evidence.trained:
+        yield Finding(
+            "no-group",
+            f"{len(evidence.trained)} processes trained, and none joined a process group.",
+            "Processes that know nothing of each other cannot average anything. Which call makes them a group?",
+        )
+    elif groups and sizes != [world_size]:
+        yield Finding(
+            "world-size",
+            f"{world_size} ranks were asked for; the groups that were made are of size {listed(sizes)}.",
+            "Ask each process how big its world is. Which numbers make up the world size?",
+        )
+    elif groups and sorted(evidence.ranks) != list(range(world_size)):
+        yield Finding(
+            "missing-rank",
+            f"The ranks that joined are {listed(evidence.ranks)}; they should be 0 to {world_size - 1}.",
+            "How does a process work out its rank from its node and from its place there?",
+        )
+
+
+def ended(evidence: Evidence) -> Iterator[Finding]:
+    """The program comes to its end: no rank fails, none waits for ever."""
+    record = evidence.record
+    waiting = [each for each in record.processes if each.of("joining") and not each.of("group") and not each.error]
+    if record.why == "time" and waiting:
+        announced = listed(sorted({each.of("joining")[0]["given"].get("world_size", "?") for each in waiting}))
+        yield Finding(
+            "world-size",
+            f"{len(waiting)} processes wait to join a group of {announced}. {where_each_waits(evidence)[0]}",
+            "The group waits for all that were announced. Count the processes that you start.",
+        )
+    elif record.why == "time":
+        yield Finding("hang", *where_each_waits(evidence))
+    elif record.why != "ended":
+        yield _stopped(record.why)
+    elif evidence.errors:
+        yield explained(evidence)
+    elif killed := [process for process in record.processes if _was_killed(process)]:
+        yield Finding(
+            "killed",
+            f"A process was ended by signal {-(killed[0].code or 0)}.",
+            "Sizes that differ between ranks end a process like this. Is what each rank sends the same size?",
+        )
+
+
+def equally_long(evidence: Evidence) -> Iterator[Finding]:
+    """All ranks take the same number of steps."""
+    steps = {number: len(rank.rounds) for number, rank in evidence.ranks.items()}
+    passes = {sum(len(each.batches) for each in rank.rounds) for rank in evidence.ranks.values()}
+    # Where only one rank steps, the others cannot be seen to when the weights stay what they are, as NaN does.
+    if len(set(steps.values())) > 1 and len(passes) > 1:
+        said = listed(f"{count} on rank {number}" for number, count in steps.items())
+        yield Finding(
+            "uneven-steps",
+            f"The ranks took different numbers of steps: {said}.",
+            "Each step waits for all ranks. What happens in the step that some of them no longer take?",
+        )
+
+
+def _was_killed(process: Process) -> bool:
+    """Whether a process was ended by a signal before its work was done; gloo aborts after it now and then."""
+    return process.code is not None and process.code < 0 and not process.of("left") and not process.of("returned")
+
+
+def _stopped(why: str) -> Finding:
+    if why == "memory":
+        return Finding("memory", "The program took more memory than it may have.", "What grows with each step?")
+    if why == "processes":
+        return Finding(
+            "processes",
+            "The program started more processes than it may.",
+            "What runs again in each process that starts?",
+        )
+    return Finding("broken", "The program ended what was running it.", "Which processes does your program kill?")

@@ -1,0 +1,41 @@
+"""Where each rank waits when a program does not end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from course_lib.grading.evidence import Evidence
+
+# As faulthandler writes it: `  File "/box/train.py", line 12 in train`.
+FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>.+)$', re.M)
+
+
+def where_each_waits(evidence: Evidence) -> tuple[str, str]:
+    """What is seen, rank by rank, and the idea behind it."""
+    places = dict(_places(evidence))
+    if not places:
+        return (
+            f"After {evidence.record.seconds:.0f} seconds the program had not ended.",
+            "Which loop does not end, or which call waits for somebody who never comes?",
+        )
+    words = [f"{who} is at line {line} ({function})" for who, (line, function) in places.items()]
+    seen = f"After {evidence.record.seconds:.0f} seconds the program had not ended: {'; '.join(words)}."
+    if len({line for line, _ in places.values()}) > 1:
+        return seen, "The ranks wait at different lines. Which of them must all ranks reach, and which ranks do?"
+    return seen, "All wait at the same line. For whom, and how many processes did you announce?"
+
+
+def _places(evidence: Evidence) -> Iterator[tuple[str, tuple[int, str]]]:
+    for process in evidence.record.processes:
+        number = evidence.rank_of(process)
+        if number is not None and (place := own_line(process.stack)) is not None:
+            yield f"rank {number}", place
+
+
+def own_line(stack: str) -> tuple[int, str] | None:
+    """The innermost line of a stack that is the student's own, and its function."""
+    for frame in FRAME.finditer(stack):
+        if frame["file"] == "<your code>" or frame["file"].endswith("/train.py"):
+            return int(frame["line"]), frame["function"]
+    return None

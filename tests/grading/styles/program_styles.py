@@ -1,0 +1,242 @@
+"""Right programs of exercise 4 that are unusual: each the solution with other pieces, and all of them score full."""
+
+from __future__ import annotations
+
+from course_lib.grading.snapshots import program
+
+MANY = program("many_gpus")
+
+INIT = 'dist.init_process_group("nccl" if use_cuda else "gloo", rank=rank, world_size=world_size)'
+SPAWN = "    mp.spawn(train, (args,), nprocs=args.num_gpus)  # step 1: a process for each GPU of this node\n"
+PREPARE = "    if local_rank == 0:\n        prepare()\n    dist.barrier()  # nobody reads before all is written\n"
+SAMPLER = "    sampler = DistributedSampler(train_set, seed=args.base_seed)\n"
+LOADER = "    loader = DataLoader(train_set, args.batch_size, sampler=sampler)\n"
+DDP = "DistributedDataParallel(WideResNet().to(device), device_ids=[local_rank] if use_cuda else None)"
+LOSS = "            cross_entropy(model(images), labels).backward()\n"
+STEP = "            optimizer.step()\n"
+SET_EPOCH = "        sampler.set_epoch(epoch)\n"
+REDUCED = "    dist.all_reduce(counts)\n    return (counts[0] / counts[1]).item()\n"
+VAL_LOADER = "DataLoader(Subset(val_set, range(rank, len(val_set), world_size)), batch_size)"
+EVALUATE = "        val_accuracy = evaluate(model.module, val_set, args.batch_size, rank, world_size, device)\n"
+SPEED = """        speed = torch.tensor(len(sampler) / (time.perf_counter() - start), device=device)
+        dist.reduce(speed, dst=0)
+"""
+SAVE = '            torch.save(model.module.state_dict(), "model.pt")\n'
+DESTROY = "    dist.destroy_process_group()\n"
+PLAIN = ((DDP, "WideResNet().to(device)"), ("model.module", "model"))  # without DDP, for averaging by hand
+EACH = "            for parameter in model.parameters():\n                "
+BROADCAST = "    for tensor in model.state_dict().values():\n        dist.broadcast(tensor, src=0)\n"
+
+Edits = tuple[tuple[str, str], ...]
+
+
+def edited(edits: Edits) -> str:
+    """The solution with other pieces."""
+    text = MANY
+    for before, afterwards in edits:
+        assert before in text, before
+        text = text.replace(before, afterwards)
+    return text
+
+
+def _indices(lines: str) -> Edits:
+    """Dealing by hand: `lines` make the indices of a rank from `order`, in each epoch."""
+    deal = """        order = torch.randperm(
+            len(train_set), generator=torch.Generator().manual_seed(args.base_seed + epoch)
+        ).tolist()
+"""
+    return (
+        (SAMPLER + LOADER, ""),
+        (SET_EPOCH, f"{deal}{lines}        loader = DataLoader(train_set, args.batch_size, sampler=own)\n"),
+        ("len(sampler)", "len(own)"),
+    )
+
+
+STREAM = """class Stream(torch.utils.data.IterableDataset):
+    def __init__(self, data, seed, rank, world_size):
+        self.data, self.seed, self.rank, self.world_size, self.epoch = data, seed, rank, world_size, 0
+
+    def __iter__(self):
+        self.epoch += 1
+        order = torch.randperm(len(self.data), generator=torch.Generator().manual_seed(self.seed + self.epoch))
+        share = len(self.data) // self.world_size
+        for index in order[self.rank * share : (self.rank + 1) * share].tolist():
+            yield self.data[index]
+
+
+def train("""
+
+GATHER_AND_STEP = f"""{EACH}parts = [torch.empty_like(parameter) for _ in range(world_size)] if rank == 0 else None
+                dist.gather(parameter.grad, parts, dst=0)
+                if rank == 0:
+                    parameter.grad = torch.stack(parts).mean(0)
+            if rank == 0:
+                optimizer.step()
+{EACH}dist.broadcast(parameter.data, src=0)
+"""
+FLAT = """            flat = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+            dist.all_reduce(flat)
+            flat /= world_size
+            for parameter, part in zip(model.parameters(), flat.split([p.numel() for p in model.parameters()])):
+                parameter.grad.copy_(part.view_as(parameter))
+"""
+HOOKS = """    def average(gradient):
+        gradient = gradient / world_size
+        dist.all_reduce(gradient)
+        return gradient
+
+    for parameter in model.parameters():
+        parameter.register_hook(average)
+"""
+POST_HOOKS = """    def average(parameter):
+        dist.all_reduce(parameter.grad, op=dist.ReduceOp.AVG)
+
+    for parameter in model.parameters():
+        parameter.register_post_accumulate_grad_hook(average)
+"""
+HALVES = """            halves = list(zip(images.split(2), labels.split(2)))
+            for number, (some, answers) in enumerate(halves):
+                last = number == len(halves) - 1
+                with contextlib.nullcontext() if last else model.no_sync():
+                    (cross_entropy(model(some), answers) * len(some) / len(images)).backward()
+"""
+ASYNC = """            handles = [dist.all_reduce(each.grad, async_op=True) for each in model.parameters()]
+            for handle, parameter in zip(handles, model.parameters()):
+                handle.wait()
+                parameter.grad /= world_size
+"""
+LOSS_INSIDE = """class WithLoss(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.model = WideResNet()
+
+    def forward(self, images, labels):
+        return cross_entropy(self.model(images), labels)
+
+
+def prepare("""
+GATHERED = """    counts = counts.tolist()
+    everyone = [None] * world_size
+    dist.all_gather_object(everyone, counts)
+    return sum(each[0] for each in everyone) / sum(each[1] for each in everyone)
+"""
+BY_ID = """    answers = torch.full((len(val_set),), -1.0)
+    with torch.no_grad():
+        for index in DistributedSampler(val_set, world_size, rank, shuffle=False):
+            image, label = val_set[index]
+            answers[index] = float(model(image[None].to(device)).argmax() == label)
+    dist.all_reduce(answers, op=dist.ReduceOp.MAX)
+    return answers.mean().item()
+"""
+_EVALUATE_BODY = MANY[MANY.index("    loader = DataLoader(Subset(") : MANY.index("\n\ndef train(")]
+PROCESSES = """    workers = [mp.Process(target=train, args=(local_rank, args)) for local_rank in range(args.num_gpus)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+"""
+ENVIRONMENT = """    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world_size), LOCAL_RANK=str(local_rank))
+    dist.init_process_group("nccl" if use_cuda else "gloo")
+"""
+STORE = """    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    store = dist.TCPStore(address, port, world_size, is_master=rank == 0)
+    dist.init_process_group("nccl" if use_cuda else "gloo", store=store, rank=rank, world_size=world_size)
+"""
+RENAMED = """    if local_rank == 0 and not os.path.exists("data"):
+        os.makedirs("unpacking")
+        with np.load("fashion_mnist.npz") as packed:
+            for name in packed.files:
+                np.save(f"unpacking/{name}.npy", packed[name])
+        os.rename("unpacking", "data")
+    while not os.path.exists("data"):
+        time.sleep(0.02)
+"""
+SHARED = """    os.makedirs("data", exist_ok=True)
+    with np.load("fashion_mnist.npz") as packed:
+        for name in packed.files[local_rank :: args.num_gpus]:
+            np.save(f"data/{name}.npy", packed[name])
+    dist.barrier()
+"""
+IN_TURN = (
+    "    if local_rank == 0:\n        prepare()\n    dist.barrier()\n    prepare()  # which finds all of it there\n"
+)
+ZERO = "ZeroRedundancyOptimizer(model.parameters(), OPTIMIZERS[args.optimizer], lr=args.lr)"
+
+STYLES: dict[str, Edits] = {
+    "S01 every so many, the tail dropped": _indices(
+        "        own = order[rank : len(order) // world_size * world_size : world_size]\n"
+    ),
+    "S02 a piece of each global batch": _indices(
+        """        size, own = args.batch_size * world_size, []
+        for first in range(0, len(order) - size + 1, size):
+            own += order[first + rank * args.batch_size : first + (rank + 1) * args.batch_size]
+"""
+    ),
+    "S02 a piece of the order": _indices(
+        "        share = len(order) // world_size\n        own = order[rank * share : (rank + 1) * share]\n"
+    ),
+    "S03 sum, then divide": (*PLAIN, (LOSS, f"{LOSS}{EACH}dist.all_reduce(parameter.grad)\n                parameter.grad /= world_size\n")),
+    "S04 AVG": (*PLAIN, (LOSS, f"{LOSS}{EACH}dist.all_reduce(parameter.grad, op=dist.ReduceOp.AVG)\n")),
+    "S05 divided loss, then sum": (*PLAIN, (LOSS, f"            (cross_entropy(model(images), labels) / world_size).backward()\n{EACH}dist.all_reduce(parameter.grad)\n")),
+    "S07 one flat vector": (*PLAIN, (LOSS, LOSS + FLAT)),
+    "S09 one rank steps": (*PLAIN, (STEP, GATHER_AND_STEP)),
+    "S11 hooks of tensors": (*PLAIN, ("    results = []\n", HOOKS + "    results = []\n")),
+    "S11 hooks after accumulation": (*PLAIN, ("    results = []\n", POST_HOOKS + "    results = []\n")),
+    "S12 all_gather and mean": (*PLAIN, (LOSS, f"{LOSS}{EACH}parts = [torch.empty_like(parameter) for _ in range(world_size)]\n                dist.all_gather(parts, parameter.grad)\n                parameter.grad = sum(parts) / world_size\n")),
+    "S12 reduce and broadcast": (*PLAIN, (LOSS, f"{LOSS}{EACH}dist.reduce(parameter.grad, dst=0)\n                dist.broadcast(parameter.grad, src=0)\n                parameter.grad /= world_size\n")),
+    "S14 asynchronous": (*PLAIN, (LOSS, LOSS + ASYNC)),
+    "S15 loss inside": (("def prepare(", LOSS_INSIDE), (DDP, DDP.replace("WideResNet()", "WithLoss()")), (LOSS, "            model(images, labels).backward()\n"), ("model.module", "model.module.model")),
+    "S16 optimizer first": ((f"    model = {DDP}\n", "    bare = WideResNet().to(device)\n"), ("(model.parameters(), lr=args.lr)\n", "(bare.parameters(), lr=args.lr)\n    model = DistributedDataParallel(bare)\n")),
+    "S17 accumulation with no_sync": (("import argparse\n", "import argparse\nimport contextlib\n"), (LOSS, HALVES)),
+    "S18 accumulation without": (("import argparse\n", "import argparse\nimport contextlib\n"), (LOSS, HALVES.replace("if last else model.no_sync()", "").replace("contextlib.nullcontext() ", "contextlib.nullcontext()"))),
+    "S19 ZeRO": (("from torch.nn.parallel", "from torch.distributed.optim import ZeroRedundancyOptimizer\nfrom torch.nn.parallel"), ("OPTIMIZERS[args.optimizer](model.parameters(), lr=args.lr)", ZERO)),
+    "S22 averaged again": ((LOSS, f"{LOSS}{EACH}dist.all_reduce(parameter.grad, op=dist.ReduceOp.AVG)\n"),),
+    "S23 seeds by rank": (("manual_seed(args.base_seed)", "manual_seed(args.base_seed + rank)"),),
+    "S24 broadcast by hand": (*PLAIN, ("manual_seed(args.base_seed)", "manual_seed(args.base_seed + rank)"), ("    optimizer = OPT", BROADCAST + "    optimizer = OPT"), (LOSS, f"{LOSS}{EACH}dist.all_reduce(parameter.grad, op=dist.ReduceOp.AVG)\n")),
+    "S25 Process": ((SPAWN, PROCESSES.replace("mp.Process", 'mp.get_context("spawn").Process')),),
+    "S25 Process, forked": ((SPAWN, PROCESSES),),
+    "S25 start_processes, forked": ((SPAWN, '    mp.start_processes(train, (args,), nprocs=args.num_gpus, start_method="fork")\n'),),
+    "S25 not joined at once": ((SPAWN, "    context = mp.spawn(train, (args,), nprocs=args.num_gpus, join=False)\n    while not context.join():\n        pass\n"),),
+    "S25 the launcher is rank 0": ((SPAWN, PROCESSES.replace("range(args", "range(1, args").replace("mp.Process", 'mp.get_context("spawn").Process').replace("    for worker in workers:\n        worker.join", "    train(0, args)\n    for worker in workers:\n        worker.join")),),
+    "S25 env://": ((f"    {INIT}\n", ENVIRONMENT),),
+    "S25 tcp://": ((INIT, INIT.replace(", rank", ", init_method=f\"tcp://{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}\", rank")),),
+    "S25 file://": ((INIT, INIT.replace(", rank", ", init_method=f\"file:///tmp/meeting-{os.environ['MASTER_PORT']}\", rank")),),
+    "S25 a store": ((f"    {INIT}\n", STORE),),
+    "S26 gloo always": ((INIT, 'dist.init_process_group("gloo", rank=rank, world_size=world_size)'),),
+    "S26 no backend named": ((INIT, "dist.init_process_group(rank=rank, world_size=world_size)"),),
+    "S27 a stream": (("def train(", STREAM), (SAMPLER, "    sampler = range(len(train_set) // world_size)\n"), (LOADER, "    loader = DataLoader(Stream(train_set, args.base_seed, rank, world_size), args.batch_size)\n"), (SET_EPOCH, "")),
+    "S29 batches by hand": (*_indices("        own = order[rank : len(order) // world_size * world_size : world_size]\n")[:1], (SET_EPOCH, _indices("        own = order[rank : len(order) // world_size * world_size : world_size]\n")[1][1].replace("DataLoader(train_set, args.batch_size, sampler=own)", "[train_set[part] for part in torch.tensor(own).split(args.batch_size)]")), ("len(sampler)", "len(own)")),
+    "S30 the tail dropped by the sampler": ((SAMPLER, SAMPLER.replace("seed=", "drop_last=True, seed=")),),
+    "S30 only full batches": ((LOADER, LOADER.replace("sampler=sampler", "sampler=sampler, drop_last=True")),),
+    "S31 rank 0 looks at all": ((VAL_LOADER, "DataLoader(val_set, batch_size)"), (REDUCED, "    return (counts[0] / counts[1]).item()\n"), (EVALUATE, "        val_accuracy = evaluate(model.module, val_set, args.batch_size, rank, world_size, device) if rank == 0 else 0\n")),
+    "S31 all look at all": ((VAL_LOADER, "DataLoader(val_set, batch_size)"), (REDUCED, "    return (counts[0] / counts[1]).item()\n")),
+    "S31 gathered objects": ((REDUCED, GATHERED),),
+    "S31 by number, filled up": ((_EVALUATE_BODY, BY_ID.rstrip("\n")),),
+    "S31 two sums": ((REDUCED, "    correct, seen = counts.clone()\n    dist.all_reduce(correct)\n    dist.all_reduce(seen)\n    return float(correct) / float(seen)\n"),),
+    "S31 reduced to rank 0": ((REDUCED, REDUCED.replace("all_reduce(counts)", "reduce(counts, 0)")),),
+    "S32 rank 0 through the wrapper": ((VAL_LOADER, "DataLoader(val_set, batch_size)"), (REDUCED, "    return (counts[0] / counts[1]).item()\n"), (EVALUATE, "        val_accuracy = evaluate(model, val_set, args.batch_size, rank, world_size, device) if rank == 0 else 0\n")),
+    "S33 the last rank writes": (("if rank == 0:", "if rank == world_size - 1:"), ("dist.reduce(speed, dst=0)", "dist.all_reduce(speed)")),
+    "S33 a file for each rank too": (("        if rank == 0:\n", "        torch.save(model.module.state_dict(), f'rank{rank}.pt')\n        if rank == 0:\n"),),
+    "S33 names mended": ((SAVE, '            weights = {name.removeprefix("module."): value for name, value in model.state_dict().items()}\n            torch.save(weights, "model.pt")\n'),),
+    "S33 written, then moved": ((SAVE, SAVE.replace("model.pt", "model.tmp") + '            os.replace("model.tmp", "model.pt")\n'),),
+    "S33 saved once": ((SAVE, ""), (DESTROY, '    if rank == 0:\n        torch.save(model.module.state_dict(), "model.pt")\n' + DESTROY)),
+    "S34 unpacked before the ranks start": ((PREPARE, ""), (SPAWN, "    prepare()\n" + SPAWN)),
+    "S34 unpacked, then moved": ((PREPARE, RENAMED),),
+    "S34 each unpacks a part": ((PREPARE, SHARED),),
+    "S34 in turn": ((PREPARE, IN_TURN),),
+    "S34 a barrier before and after": ((PREPARE, "    dist.barrier()\n" + PREPARE),),
+    "S34 a sum for a barrier": ((PREPARE, PREPARE.replace("dist.barrier()", "dist.all_reduce(torch.zeros(1, device=device))")),),
+    "S36 no destroy": ((DESTROY, ""),),
+    "S36 a group of its own": ((REDUCED, "    own = dist.new_group(list(range(world_size)))\n" + REDUCED.replace("(counts)", "(counts, group=own)", 1)),),
+    "S37 all images by the slowest time": ((SPEED, "        seconds = torch.tensor(time.perf_counter() - start, device=device)\n        dist.all_reduce(seconds, op=dist.ReduceOp.MAX)\n        speed = len(train_set) / seconds\n"),),
+    "S37 counted, then added": ((SPEED, "        both = torch.tensor([float(len(sampler)), time.perf_counter() - start], device=device)\n        dist.all_reduce(both)\n        speed = both[0] / (both[1] / world_size)\n"),),
+    "S38 no_sync at no time, hooks of DDP": (("    optimizer = OPT", "    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks\n    model.register_comm_hook(dist.group.WORLD, default_hooks.allreduce_hook)\n    optimizer = OPT"),),
+    "S38 options of DDP": ((DDP, DDP.replace("device_ids", "gradient_as_bucket_view=True, static_graph=True, find_unused_parameters=False, bucket_cap_mb=1, device_ids")),),
+    "S39 prints a lot": ((STEP, STEP + '            print("x" * 1000, rank, flush=True)\n'),),
+    "S39 closures": (("        model.train()\n", "        model.train()\n\n        def closure():\n            return 0\n\n"),),
+    "S40 failure handled by all": (("    mp.spawn(train, (args,), nprocs=args.num_gpus)", "    try:\n        mp.spawn(train, (args,), nprocs=args.num_gpus)\n    except Exception as error:\n        print(error)\n        raise SystemExit(3) from error\n    return\n    mp.spawn(train, (args,), nprocs=args.num_gpus)"),),
+    "S41 NaN skipped by all": ((LOSS, "            loss = cross_entropy(model(images), labels)\n            bad = (~torch.isfinite(loss)).float().detach()\n            dist.all_reduce(bad)\n            if bad:\n                continue\n            loss.backward()\n"),),
+    "S42 channels last, zero_grad kept": (("optimizer.zero_grad()", "optimizer.zero_grad(set_to_none=False)"), ("images, labels = images.to(device), labels.to(device)", "images, labels = images.to(device, memory_format=torch.channels_last), labels.to(device)")),
+    "S43 normalised images": (("images[:, None] / 255", "images[:, None].float().div(255)"),),
+    "S44 workers of the loader": ((LOADER, LOADER.replace("sampler=sampler", "sampler=sampler, num_workers=1")),),
+}  # fmt: skip

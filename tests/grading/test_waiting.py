@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import pytest
+
+from course_lib.grading import catalog, snapshots
+from course_lib.grading.judging import judge_all
+from course_lib.grading.sandbox import Program, Sandbox
+from course_lib.grading.submission import Submission
+
+EXERCISE = catalog.exercise("04_one_gpu_to_many")
+NESTED = """
+import multiprocessing
+
+def inner(number):
+    pass
+
+def outer(number):
+    each = multiprocessing.get_context("spawn").Process(target=inner, args=(number,))
+    each.start()
+    each.join()
+    raise SystemExit(each.exitcode)
+
+if __name__ == "__main__":
+    workers = [multiprocessing.get_context("spawn").Process(target=outer, args=(number,)) for number in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    open("codes.txt", "w").write(str([worker.exitcode for worker in workers]))
+"""
+
+
+def test_that_all_wait_for_ever_is_seen_long_before_the_time_is_over(sandbox: Sandbox) -> None:
+    record = sandbox.run([Program(path="wait.py")], {"wait.py": b"import time\ntime.sleep(10_000)"}, seconds=300.0)
+    assert record.why == "time"
+    assert record.seconds < 60.0
+    assert "wait.py" in record.program().stack
+
+
+def test_one_that_works_in_silence_does_not_wait(sandbox: Sandbox) -> None:
+    work = b"import time\nbegan = time.process_time()\nwhile time.process_time() < began + 5: sum(range(100_000))"
+    assert sandbox.run([Program(path="work.py")], {"work.py": work}, seconds=200.0).why == "ended"
+
+
+def test_programs_with_folders_of_their_own_do_not_see_each_others_files(sandbox: Sandbox) -> None:
+    code = b"import os, sys\nopen(sys.argv[1], 'w').write(str(os.listdir()))"
+    programs = [Program(path="a.py", folder=f"node{node}", argv=[f"{node}.txt"]) for node in range(2)]
+    given = {f"node{node}/a.py": code for node in range(2)}
+    record = sandbox.run(programs, given, 60.0, [f"node{node}/{node}.txt" for node in range(2)])
+    assert {name: b"a.py" in content and b"node" not in content for name, content in record.files.items()} == {
+        "node0/0.txt": True,
+        "node1/1.txt": True,
+    }
+
+
+def test_a_process_that_was_spawned_can_spawn(sandbox: Sandbox) -> None:
+    record = sandbox.run([Program(path="nested.py")], {"nested.py": NESTED.encode()}, 120.0, ["codes.txt"])
+    assert record.files["codes.txt"] == b"[0, 0]"
+
+
+@pytest.mark.slow
+def test_a_program_that_hangs_before_it_trains_is_run_once_and_not_for_each_check(sandbox: Sandbox) -> None:
+    code = snapshots.program("many_gpus").replace(
+        "args.num_nodes * args.num_gpus\n", "1 + args.num_nodes * args.num_gpus\n"
+    )
+    results, _ = judge_all(EXERCISE.parts, Submission({"program": code}), sandbox)
+    assert [result.name for result in results if result.passed] == ["4.1"]
+    assert sum(result.seconds for result in results) < 60.0
