@@ -148,7 +148,7 @@ def _row(found: _Found) -> dict[str, Any]:
     for read in () if problems else READERS:
         try:
             row.update(read(run, found.names))
-        except (FolderError, OSError) as error:
+        except (FolderError, OSError, OverflowError) as error:  # the last: a damaged file may hold any number
             problems.append(str(error))
     if problems:
         row.update(status=UNREADABLE, error=" ".join(problems))

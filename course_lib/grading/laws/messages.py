@@ -77,6 +77,11 @@ KNOWN = (
         ("Unable to find address for",),
     ),
     ("course", "The exercise is solved in plain PyTorch, so that it runs anywhere.", ("No course_lib here",)),
+    (
+        "killed",
+        "Sizes that differ between ranks end a process like this. Is what each rank sends the same size?",
+        ("terminated with signal",),
+    ),
     ("not-done", "There is still work to do in this cell.", ("NotImplementedError",)),
 )
 FROM_PEER = (

@@ -104,7 +104,7 @@ def right_schedule(rates: Sequence[float], given: Sequence[Any]) -> Iterator[Fin
     peak = lr * batch * ranks / base
     expected = [peak * factor(step, warmup, total) for step in range(total)]
     if len(rates) == total and all(
-        close(one, other, TOLERANCE) or abs(one - other) < 1e-9 * peak
+        close(one, other, TOLERANCE) or abs(one - other) < 1e-6 * peak
         for one, other in zip(rates, expected, strict=True)
     ):
         return
