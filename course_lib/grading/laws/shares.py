@@ -93,9 +93,11 @@ def no_sample_twice(deal: Deal) -> Iterator[Finding]:
 
 
 def nearly_equal(deal: Deal) -> Iterator[Finding]:
-    """No rank has two samples more than another."""
+    """No rank has two samples more than another; where nothing is dealt, nothing is dealt fairly."""
     sizes = [len(shard) for shard in deal.shards]
-    if max(sizes) - min(sizes) > 1:
+    if deal.samples and not any(sizes):
+        yield Finding("nothing-dealt", f"{deal.words}: no rank got a sample.", "Who reads the samples, if nobody does?")
+    elif max(sizes) - min(sizes) > 1:
         yield Finding(
             "uneven",
             f"{deal.words}: the ranks got {listed(sizes)} samples.",
