@@ -27,6 +27,7 @@ NAMES = (
     "simulation_speed",
     "store_speed",
     "panel_speed",
+    "grading_speed",
     "peers",
     "gpu_check",
 )
