@@ -61,7 +61,7 @@ class Rank:
                 stepped = True  # even where the gradient was zero, and the weights are the same
             elif event["kind"] == "forward" and event["training"]:
                 if stepped or not rounds or rounds[-1].mark != event["mark"]:
-                    rounds.append(Round(event["mark"], event["weights"], begin=event["at"], end=event["at"]))
+                    rounds.append(Round(event["mark"], self.weights(event), begin=event["at"], end=event["at"]))
                 rounds[-1].batches.append(event["rows"])
                 stepped = False
         return rounds
@@ -71,6 +71,15 @@ class Rank:
         """Its passes without training, those that follow each other together."""
         forwards = self.process.of("forward")
         return [list(each) for training, each in groupby(forwards, lambda event: event["training"]) if not training]
+
+    def weights(self, forward: dict[str, Any]) -> torch.Tensor | None:
+        """All values of the model in a forward pass after each other; None where it is too large to be told."""
+        return self._weights.get(forward["mark"])
+
+    @cached_property
+    def _weights(self) -> dict[str, torch.Tensor | None]:
+        """By their marks: they are told where they change."""
+        return {event["mark"]: event["weights"] for event in self.process.of("forward") if "weights" in event}
 
     @property
     def collectives(self) -> list[dict[str, Any]]:

@@ -50,6 +50,9 @@ class Program:
     folder: str = "."
 
 
+_Notice = dict[str, Any]  # of the server; see there
+
+
 @dataclass
 class Process:
     """What a process of a job told.
@@ -133,7 +136,7 @@ class Sandbox:
             cwd=None if self.isolated else self._folder,
             env=bubblewrap.environment(self.isolated),
         )
-        self._notices: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self._notices: queue.Queue[_Notice | None] = queue.Queue()
         threading.Thread(target=self._deliver, args=(self._process, self._notices), daemon=True).start()
         self._ready = False
         if self._stopped.is_set():  # meanwhile
@@ -206,7 +209,7 @@ class Sandbox:
             notice = self._notices.get(timeout=SECONDS_TO_START)
         except queue.Empty:
             notice = None
-        if notice is None or notice.get("is") != "ready":
+        if notice is None or notice["is"] != "ready":
             self._errors.seek(0)
             said = self._errors.read().decode(errors="replace").strip()
             self.close()
@@ -247,7 +250,7 @@ class Sandbox:
         why = "time" if time.monotonic() - began > seconds else "broken"
         return Record([*processes.values()], why, time.monotonic() - began, [""] * programs, {})
 
-    def _until(self, deadline: float) -> Iterator[dict[str, Any]]:
+    def _until(self, deadline: float) -> Iterator[_Notice]:
         while True:
             try:
                 notice = self._notices.get(timeout=max(0.0, deadline - time.monotonic()))
@@ -258,10 +261,13 @@ class Sandbox:
             yield notice
 
     @staticmethod
-    def _deliver(process: subprocess.Popen[bytes], notices: queue.Queue[dict[str, Any] | None]) -> None:
+    def _deliver(process: subprocess.Popen[bytes], notices: queue.Queue[_Notice | None]) -> None:
         assert process.stdout is not None
         for line in process.stdout:
-            notices.put(json.loads(line))
+            notice = json.loads(line)
+            if "bytes" in notice:
+                notice["event"] = process.stdout.read(notice["bytes"])
+            notices.put(notice)
         notices.put(None)
 
 
@@ -277,10 +283,10 @@ def _as_request(program: Program) -> dict[str, Any]:
     return {**common, "code": program.code, "harness": program.harness, "inputs": inputs}
 
 
-def _event(text: str) -> dict[str, Any] | None:
+def _event(content: bytes) -> dict[str, Any] | None:
     """What a process told; None where it is no event."""
     try:
-        event = decode(text)
+        event = decode(content)
     except ValueError:
         return None
     return event if isinstance(event, dict) and isinstance(event.get("kind"), str) else None

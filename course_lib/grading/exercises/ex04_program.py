@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from course_lib.grading.exercises import program_laws as laws
 from course_lib.grading.exercises.program_laws import holds
-from course_lib.grading.laws.finding import Finding
-from course_lib.grading.parts import Attempt, Check, Exercise, Part
+from course_lib.grading.parts import Check, Exercise, Part
 
 CELLS = ("program",)
-
-
-def _saved(attempt: Attempt) -> Iterator[Finding]:
-    finding = next(laws.saved(attempt, "2x2"), None)
-    if finding is not None:
-        yield finding
 
 
 PARTS = (
@@ -150,7 +141,7 @@ PARTS = (
         CELLS,
         (
             Check("model.pt and result.json are written by one process", 1, holds(laws.one_writer, "2", "3", "2x2")),
-            Check("a plain WideResNet can load model.pt", 1, _saved),
+            Check("a plain WideResNet can load model.pt", 1, laws.saves("2x2")),
         ),
         (
             "How many processes write `model.pt`, on one node and on two?",

@@ -15,6 +15,7 @@ from course_lib.grading.exercises.program_runs import (
     BATCH_SIZE,
     FAILS_IN_PASS,
     TRAIN,
+    WITHIN,
     Run,
     one_gpu,
     reference,
@@ -27,9 +28,10 @@ from course_lib.grading.parts import Attempt, Broken, answers_of
 from course_lib.grading.sandbox import Program
 
 Law = Callable[[Run], Iterable[Finding]]
+Judge = Callable[[Attempt], Iterator[Finding]]
 
 
-def holds(law: Law, *names: str) -> Callable[[Attempt], Iterator[Finding]]:
+def holds(law: Law, *names: str) -> Judge:
     """A check that a law holds in these runs.
 
     Only the first finding is told: a law tells causes before what follows from them.
@@ -37,12 +39,30 @@ def holds(law: Law, *names: str) -> Callable[[Attempt], Iterator[Finding]]:
 
     def judge(attempt: Attempt) -> Iterator[Finding]:
         for name in names:
-            finding = next(iter(law(run(attempt, name))), None)
+            finding = _first(lambda each: law(run(attempt, each)), name)
             if finding is not None:
                 yield finding
                 return
 
     return judge
+
+
+def saves(name: str) -> Judge:
+    """A check that the model which this run saves is the right one."""
+
+    def judge(attempt: Attempt) -> Iterator[Finding]:
+        finding = _first(lambda each: saved(attempt, each), name)
+        if finding is not None:
+            yield finding
+
+    return judge
+
+
+def _first(found: Callable[[str], Iterable[Finding]], name: str) -> Finding | None:
+    """What is found first in a run; None also where nothing is found in the one that it is within."""
+    if name in WITHIN and next(iter(found(WITHIN[name])), None) is None:
+        return None
+    return next(iter(found(name)), None)
 
 
 def processes(seen: Run) -> Iterable[Finding]:

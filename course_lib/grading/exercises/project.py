@@ -231,8 +231,7 @@ def _accuracies(seen: Run) -> Iterator[float]:
     first = seen.evidence.ranks[0]
     per_epoch = len(first.rounds) // EPOCHS
     after = [first.rounds[epoch * per_epoch].weights for epoch in range(1, EPOCHS)]
-    forwards = [event for rank in seen.evidence.ranks.values() for event in rank.process.of("forward")[-1:]]
-    after += [event["weights"] for event in forwards if not event["training"]][:1]
+    after.append(_at_the_end(seen))
     given = one_device()
     tokens = torch.from_numpy(seen.data["val_tokens"]).long()
     targets = given.targets_of(tokens, torch.from_numpy(seen.data["val_lengths"]).long())
@@ -244,6 +243,12 @@ def _accuracies(seen: Run) -> Iterator[float]:
         with torch.no_grad():
             found = model(tokens).argmax(2)
         yield float((found == targets)[targets != -100].double().mean())
+
+
+def _at_the_end(seen: Run) -> torch.Tensor | None:
+    """The weights that are evaluated last, as far as they are known."""
+    last = [(rank, event) for rank in seen.evidence.ranks.values() for event in rank.process.of("forward")[-1:]]
+    return next((rank.weights(event) for rank, event in last if not event["training"]), None)
 
 
 def one_file(seen: Run) -> Iterator[Finding]:
@@ -270,8 +275,7 @@ def one_file(seen: Run) -> Iterator[Finding]:
         )
         return
     flat = torch.cat([state[name].reshape(-1) for name in names]) if _are_tensors(state) else torch.empty(0)
-    forwards = [event for rank in seen.evidence.ranks.values() for event in rank.process.of("forward")[-1:]]
-    last = next((event["weights"] for event in forwards if not event["training"]), None)
+    last = _at_the_end(seen)
     if last is not None and (flat.shape != last.shape or not torch.allclose(flat, last, atol=1e-5)):
         yield Finding("other-weights", f"{SAVED} does not hold the weights of the end.", "When was it written?")
 

@@ -17,6 +17,8 @@ from multiprocessing import context, forkserver, popen_forkserver, resource_trac
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+import numpy as np
+
 # The package has a function of the same name.
 torch_spawn = import_module("torch.multiprocessing.spawn")
 
@@ -59,10 +61,13 @@ def begin(on_error: Callable[[BaseException], None]) -> None:
 
 def _with_environment(collect: Callable[..., Any], prepare: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
     """What a process is told first, together with the environment as it is when it is spawned."""
-    return (
-        lambda *arguments: {**collect(*arguments), "environ": dict(os.environ)},
-        lambda data: (os.environ.update(data.pop("environ")), prepare(data)),
-    )
+
+    def prepare_all(data: dict[str, Any]) -> None:
+        os.environ.update(data.pop("environ"))
+        np.random.seed()  # a new Python has numbers of its own; torch's begin with the same, and Python's see to it
+        prepare(data)
+
+    return lambda *arguments: {**collect(*arguments), "environ": dict(os.environ)}, prepare_all
 
 
 def _heard(function: Callable[..., Any], on_error: Callable[[BaseException], None]) -> Callable[..., Any]:

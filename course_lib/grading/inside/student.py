@@ -7,6 +7,7 @@ import faulthandler
 import importlib
 import linecache
 import os
+import pkgutil
 import resource
 import runpy
 import signal
@@ -18,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 
 from course_lib.grading.inside import spawning
@@ -27,6 +29,7 @@ from course_lib.grading.inside.encoding import decode
 PROBES, HARNESSES = "course_lib.grading.inside.probes", "course_lib.grading.inside.harnesses"
 CELL = "<your code>"  # what a traceback calls the code of the solution cells
 LONGEST = 4_000  # characters of an error that are told
+_course: list[str] = []  # all of its modules that are loaded
 ADDRESS_SPACE, FILE_SIZE, OPEN_FILES = 6 << 30, 64 << 20, 512
 
 
@@ -46,6 +49,7 @@ def run_program(program: dict[str, Any], address: str, stacks: str) -> int:
         importlib.import_module(f"{PROBES}.{name}").install(channel, **options)
     work = _work_of(program)
     _hide_the_course()
+    np.random.seed()  # that of the server is the same for all
     spawning.begin(lambda error: channel.tell("raised", **describe(error)))
     channel.tell("began")
     code = 0
@@ -137,6 +141,14 @@ def _at_each_fork(channel: Channel, stacks: Path) -> None:
     os.register_at_fork(after_in_child=begin)
 
 
+def load() -> None:
+    """Load all probes and harnesses: what the server has loaded costs a program nothing."""
+    for package in (PROBES, HARNESSES):
+        for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
+            importlib.import_module(f"{package}.{module.name}")
+    _course.extend(name for name in sys.modules if name.partition(".")[0] == "course_lib")
+
+
 class _NoCourse(MetaPathFinder):
     """Exercises are plain PyTorch; and what judges them is nothing that they should find."""
 
@@ -150,6 +162,6 @@ class _NoCourse(MetaPathFinder):
 
 def _hide_the_course() -> None:
     """Keep it from being imported; what runs here goes on by the references that it has."""
-    for name in [name for name in sys.modules if name.partition(".")[0] == "course_lib"]:
+    for name in _course:
         del sys.modules[name]
     sys.meta_path.insert(0, _NoCourse())

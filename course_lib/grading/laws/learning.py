@@ -120,7 +120,7 @@ def _replayed(evidence: Evidence, reference: Reference, exact: bool) -> Iterator
                     "Does a mean gradient need another learning rate than the one that was asked for?",
                 )
             else:
-                yield _wrong_update(step, before.gradient, replay.gradient, len(parts), update, candidates[0])
+                yield _wrong_update(step, before.gradient, replay, len(parts), update, candidates[0])
             return
         replay.take(before.weights, min(candidates, key=lambda each: _off(update, each)))
 
@@ -135,6 +135,7 @@ class Replay:
         self._state = self._optimizer.state_dict()
         self._states: list[dict[str, object]] = []
         self.gradient = torch.empty(0)
+        self.clips = False  # whether a hook of the optimizer changes the gradient
         self.size = size_of(self._model)
         self.lr = float(self._optimizer.param_groups[0]["lr"])
 
@@ -157,9 +158,11 @@ class Replay:
                 inputs, targets = self._reference.inputs[batch], self._reference.targets[batch]
                 (self._reference.loss(self._model(inputs), targets) / len(way)).backward()
             gradient = parameters_to_vector([_gradient(each) for each in self._model.parameters()])
+            self._optimizer.step()
             if not found:
                 self.gradient = gradient
-            self._optimizer.step()
+                after = parameters_to_vector([_gradient(each) for each in self._model.parameters()])
+                self.clips = not torch.equal(gradient, after)
             found.append(parameters_to_vector(self._model.parameters()).detach() - weights)
             self._states.append(self._optimizer.state_dict())
         self._found = found
@@ -179,7 +182,7 @@ def _afterwards(rank: Rank) -> list[torch.Tensor | None]:
     """The weights after each step: those of the next one, or those that are evaluated after the last."""
     following = [each.weights for each in rank.rounds[1:]]
     last = rank.process.of("forward")[-1]
-    return [*following, None if last["training"] else last["weights"]]
+    return [*following, None if last["training"] else rank.weights(last)]
 
 
 def _apart(evidence: Evidence, step: int) -> list[int]:
@@ -209,14 +212,15 @@ def _off(update: torch.Tensor, predicted: torch.Tensor) -> float:
 def _wrong_update(
     step: int,
     gradient: torch.Tensor | None,
-    expected: torch.Tensor,
+    replay: Replay,
     world_size: int,
     update: torch.Tensor,
     right: torch.Tensor,
 ) -> Finding:
     """What kind of wrong step it was, by the gradient that the optimizer had."""
-    ratio = _ratio(gradient, expected)
-    if ratio is None or (abs(ratio - 1) < NEAR and not _right(gradient, expected)):
+    ratio = _ratio(gradient, replay.gradient)
+    is_one = ratio is not None and abs(ratio - 1) < NEAR
+    if ratio is None or (is_one and not _right(gradient, replay.gradient)) or (replay.clips and not is_one):
         size = float(update.norm() / right.norm().clamp_min(1e-9))
         return Finding(
             "other-update",
@@ -229,7 +233,7 @@ def _wrong_update(
         return Finding("summed", words, "A sum of several opinions is not their average.")
     if abs(ratio - 1 / world_size) < 0.05 / world_size and world_size > 1:
         return Finding("divided-twice", words, "Somebody had divided already. Who?")
-    if abs(ratio - 1) < NEAR:
+    if is_one:
         return Finding(
             "other-step",
             f"In step {step} the gradient is right, and the weights do not change as the optimizer would change them.",

@@ -107,7 +107,7 @@ def weights_after(evidence: Evidence, epochs: int) -> list[torch.Tensor | None]:
         if epoch < epochs and epoch * per_epoch < len(rounds):
             known.append(rounds[epoch * per_epoch].weights)
         elif evaluated:
-            known.append(evaluated[-1]["weights"])
+            known.append(first.weights(evaluated[-1]))
         else:
             known.append(None)
     return known

@@ -75,6 +75,9 @@ def joined(evidence: Evidence, world_size: int) -> Iterator[Finding]:
             "Ask each process how big its world is. Which numbers make up the world size?",
         )
     elif groups and sorted(evidence.ranks) != list(range(world_size)):
+        if any(rank.process.error for rank in evidence.ranks.values()):  # others met nobody since these were gone
+            yield explained(evidence)
+            return
         yield Finding(
             "missing-rank",
             f"The ranks that joined are {listed(evidence.ranks)}; they should be 0 to {world_size - 1}.",

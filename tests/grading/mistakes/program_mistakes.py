@@ -124,6 +124,8 @@ MISTAKES = (
     Mistake("B04 one rank only", ((SET_EPOCH, "rank or sampler.set_epoch(epoch)"),), {"4.4": "samples-twice samples-missing same-samples not-reshuffled"}),
     Mistake("B04 epochs differ", ((SET_EPOCH, "sampler.set_epoch(epoch + rank)"),), {"4.4": "samples-twice samples-missing same-samples"}),
     Mistake("B04 seeds differ", ((SAMPLER, "DistributedSampler(train_set, seed=args.base_seed + rank)"),), {"4.4": "samples-twice samples-missing same-samples"}),
+    Mistake("B04 numpy's own numbers", ((SAMPLER, "[int(index) for index in np.random.permutation(len(train_set))[rank : len(train_set) // world_size * world_size : world_size]]"), (SET_EPOCH, "pass")), {"4.4": "samples-twice samples-missing same-samples"}),
+    Mistake("B04 Python's own numbers", ((SAMPLER, "__import__('random').sample(range(len(train_set)), len(train_set) // world_size * world_size)[rank::world_size]"), (SET_EPOCH, "pass")), {"4.4": "samples-twice samples-missing same-samples"}),
     Mistake("B08 a stream for all", (("def train(", STREAM), (SAMPLER, "None"), (LOADER, "DataLoader(Stream(train_set, args.base_seed), args.batch_size)"), (SET_EPOCH, "pass"), ("len(sampler)", "len(train_set)")), {"4.4": "not-dealt"}),
     Mistake("B10 divided twice", (("    # Step 4:", "    train_set = Subset(train_set, range(rank, len(train_set), world_size))\n    # Step 4:"),), {"4.4": "samples-missing"}),
     Mistake("B12 other numbers of batches", ((SAMPLER, "range(rank, len(train_set), world_size)"), (SET_EPOCH, "pass")), {"4.6": "uneven-steps hang peer-gone killed"}),

@@ -1,6 +1,7 @@
 """What a training program does, whatever its style: which samples it reads, its weights and its gradients.
 
-    forward: training, rows [n, values] (the first values of each sample), the weights, and a mark of them
+    forward: training, rows [n, values] (the first values of each sample), and a mark of the weights; the weights too,
+        where they are not those of the pass before
     step: the optimizer, its learning rates, the gradients as they are when it steps
 
 A model is the outermost module with parameters that is called, without what wraps it for data parallelism.
@@ -9,6 +10,7 @@ A model is the outermost module with parameters that is called, without what wra
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 from typing import Any
 
@@ -27,13 +29,18 @@ MOST_WEIGHTS = 200_000  # of a model whose weights are told; of a larger one onl
 def install(channel: Channel, values: int = 8) -> None:
     """Tell of each forward pass and of each step of an optimizer; `values` of each sample are told."""
     calls = threading.local()
+    told = None  # the process, and the mark of its weights
 
     def enter(module: nn.Module, inputs: tuple[Any, ...]) -> None:
         stack = calls.__dict__.setdefault("stack", [])
         is_root = not stack or all(isinstance(above, WRAPPERS) for above in stack)
         if is_root and not isinstance(module, WRAPPERS) and any(True for _ in module.parameters()):
+            nonlocal told
             training = module.training and torch.is_grad_enabled()
-            channel.tell("forward", training=training, **_forward(module, inputs, values))
+            weights, mark = _weights(module)
+            known, told = told == (os.getpid(), mark), (os.getpid(), mark)
+            new = {} if known else {"weights": weights if len(weights) <= MOST_WEIGHTS else None}
+            channel.tell("forward", training=training, rows=_rows(inputs, values), mark=mark, **new)
         stack.append(module)
 
     def leave(module: nn.Module, inputs: Any, output: Any) -> None:
@@ -45,18 +52,16 @@ def install(channel: Channel, values: int = 8) -> None:
 
 
 @torch.no_grad()
-def _forward(module: nn.Module, inputs: tuple[Any, ...], values: int) -> dict[str, Any]:
+def _rows(inputs: tuple[Any, ...], values: int) -> torch.Tensor:
     tensors = [each for each in inputs if isinstance(each, torch.Tensor) and each.ndim > 1]
-    rows = tensors[0].detach().reshape(len(tensors[0]), -1)[:, :values].double() if tensors else torch.empty(0, values)
-    flat = _flat([parameter for _, parameter in module.named_parameters()])
-    return {
-        "rows": rows,
-        "mark": hashlib.sha1(flat.numpy().tobytes()).hexdigest(),
-        "weights": flat if len(flat) <= MOST_WEIGHTS else None,
-        "names": [name for name, _ in module.named_parameters()],
-        "shapes": [list(parameter.shape) for parameter in module.parameters()],
-        "buffers": len(list(module.buffers())),
-    }
+    return tensors[0].detach().reshape(len(tensors[0]), -1)[:, :values].double() if tensors else torch.empty(0, values)
+
+
+@torch.no_grad()
+def _weights(module: nn.Module) -> tuple[torch.Tensor, str]:
+    """All values, and a mark of them."""
+    flat = _flat(list(module.parameters()))
+    return flat, hashlib.sha1(flat.numpy().tobytes()).hexdigest()
 
 
 @torch.no_grad()

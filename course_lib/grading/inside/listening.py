@@ -1,0 +1,137 @@
+"""What the processes of a job tell, and what its programs print, as it comes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import socket
+import struct
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from course_lib.grading.inside.channel import LENGTH
+from course_lib.grading.inside.encoding import MOST_BYTES
+from course_lib.grading.inside.notices import tell
+
+MOST_WAITING = 64  # processes that want to tell something for the first time
+MOST_TOLD = 1 << 28  # bytes of a job
+OUTPUT_KEPT = 20_000  # bytes of a program's output, its first and its last
+
+
+@dataclass
+class _Connection:
+    """One process that tells what it does."""
+
+    pid: int
+    buffer: bytearray = field(default_factory=bytearray)
+
+
+@dataclass
+class _Output:
+    """What a program prints: what comes first, and what comes last."""
+
+    first: bytes = b""
+    last: bytes = b""
+    dropped: int = 0
+
+    def add(self, content: bytes) -> None:
+        room = OUTPUT_KEPT // 2 - len(self.first)
+        self.first += content[:room]
+        rest = self.last + content[room:]
+        self.dropped += max(0, len(rest) - OUTPUT_KEPT // 2)
+        self.last = rest[-OUTPUT_KEPT // 2 :]
+
+    def text(self) -> str:
+        gap = f"\n… {self.dropped:,} bytes …\n".encode() if self.dropped else b""
+        return (self.first + gap + self.last).decode(errors="replace")
+
+
+class Listener:
+    """Passes on as notices what processes tell through a socket, and keeps what programs print.
+
+    Attributes:
+        pids: of all processes that told something.
+        told: bytes, of all of them.
+    """
+
+    def __init__(self, address: Path) -> None:
+        self.pids: set[int] = set()
+        self.told = 0
+        self._outputs: list[_Output] = []
+        self._selector = selectors.DefaultSelector()
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(address))
+        self._listener.listen(MOST_WAITING)
+        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+
+    def read(self, pipe: int) -> None:
+        """Keep what a program prints into this pipe."""
+        output = _Output()
+        self._outputs.append(output)
+        self._selector.register(pipe, selectors.EVENT_READ, lambda: self._read_output(pipe, output))
+
+    def outputs(self) -> list[str]:
+        """What each program printed, without the middle if it is long."""
+        return [each.text() for each in self._outputs]
+
+    def pass_on(self, seconds: float) -> bool:
+        """Take what comes within this time; whether anything did."""
+        ready = self._selector.select(seconds)
+        for key, _ in ready:
+            key.data()
+        return bool(ready)
+
+    def drain(self) -> None:
+        """Take what was sent before the end."""
+        deadline = time.monotonic() + 1.0
+        while self.pass_on(0.0) and time.monotonic() < deadline:
+            pass
+
+    def close(self) -> None:
+        """Hear no more."""
+        self._selector.close()
+
+    def _accept(self) -> None:
+        connected, _ = self._listener.accept()
+        connection = _Connection(_pid_of(connected))
+        self.pids.add(connection.pid)
+        self._selector.register(connected, selectors.EVENT_READ, lambda: self._hear(connected, connection))
+
+    def _hear(self, connected: socket.socket, connection: _Connection) -> None:
+        content = b""
+        with contextlib.suppress(OSError):
+            content = connected.recv(1 << 20)
+        self.told += len(content)
+        connection.buffer += content
+        while len(connection.buffer) >= LENGTH.size:
+            (length,) = LENGTH.unpack_from(connection.buffer)
+            if length > 2 * MOST_BYTES or self.told > MOST_TOLD:
+                content = b""  # nothing that channel.py sends is so long
+                break
+            if len(connection.buffer) < LENGTH.size + length:
+                break
+            event = bytes(connection.buffer[LENGTH.size : LENGTH.size + length])
+            del connection.buffer[: LENGTH.size + length]
+            at = time.monotonic()
+            tell({"is": "event", "pid": connection.pid, "at": at, "bytes": len(event)}, event)
+        if not content:
+            self._selector.unregister(connected)
+            connected.close()
+
+    def _read_output(self, pipe: int, output: _Output) -> None:
+        content = os.read(pipe, 1 << 16)
+        output.add(content)
+        if not content:
+            self._selector.unregister(pipe)
+            os.close(pipe)
+
+
+def _pid_of(connected: socket.socket) -> int:
+    """The process at the other end, as the kernel knows it."""
+    if sys.platform == "darwin":
+        return struct.unpack("i", connected.getsockopt(0, 2, 4))[0]  # SOL_LOCAL, LOCAL_PEERPID
+    pid, _, _ = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return pid
