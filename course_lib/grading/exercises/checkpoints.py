@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.nn.functional import cross_entropy
 
 from course_lib.grading import calling, samples
-from course_lib.grading.calling import Group, first
+from course_lib.grading.calling import Group
 from course_lib.grading.evidence import Evidence, Rank
 from course_lib.grading.inside.harnesses.training import model_of
-from course_lib.grading.laws import dealing, learning
 from course_lib.grading.laws.finding import Finding, ranks
-from course_lib.grading.laws.learning import Reference
-from course_lib.grading.parts import Attempt, Broken, Check, Exercise, Part
+from course_lib.grading.parts import Attempt, Broken
 from course_lib.grading.sandbox import Program
 
 SAVED, KILLED = "whole/last.pt", "killed/last.pt"
@@ -167,7 +164,7 @@ def always_whole(attempt: Attempt) -> Iterator[Finding]:
 
 
 def loads(attempt: Attempt) -> tuple[Evidence, Evidence, list[dict[str, Any]]]:
-    """The runs that load what the student's `save` saved: on 3 ranks, and on 2 without a file; and the run that saved."""
+    """The runs that load what the student's `save` saved, on 3 ranks and on 2 without a file; and what saved it."""
     return attempt.once("loads", lambda: _loads(attempt))
 
 
@@ -259,6 +256,7 @@ def _below(event: dict[str, Any], folder: str) -> bool:
 
 
 def near(one: torch.Tensor, other: torch.Tensor, tolerance: float = SAME) -> bool:
+    """Whether two tensors are equal but for rounding."""
     return one.shape == other.shape and bool((one - other).abs().max() <= tolerance)
 
 
@@ -281,5 +279,3 @@ def _state(attempt: Attempt, sizes: tuple[int, ...]) -> dict[str, Any]:
 def _batch(attempt: Attempt) -> tuple[torch.Tensor, torch.Tensor]:
     inputs = torch.from_numpy(attempt.random.normal(0, 1, (6, 9))).float()
     return inputs, torch.from_numpy(attempt.random.integers(0, 3, 6))
-
-

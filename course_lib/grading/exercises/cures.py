@@ -263,5 +263,3 @@ def _number(value: Any) -> float | None:
     if type(value) is torch.Tensor and value.numel() == 1:
         return float(value)
     return float(value) if type(value) in (int, float) else None
-
-

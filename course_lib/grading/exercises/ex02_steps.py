@@ -53,7 +53,7 @@ def starts_like_rank_0(what: str) -> Callable[[Attempt], Iterator[Finding]]:
                     yield Finding(
                         "no-longer-trained",
                         f"On {world_size} ranks, rank {rank} has other parameters with requires_grad than before.",
-                        "Who copies values need not change what is trained. `torch.no_grad()` and `.data` are for that.",
+                        "Who copies values need not change what is trained: `torch.no_grad()` is for that.",
                     )
 
     return judge
@@ -144,8 +144,8 @@ def whole_loss(attempt: Attempt) -> Iterator[Finding]:
                 if not close(found, expected, 1e-4):
                     yield Finding(
                         "loss",
-                        f"On {world_size} ranks, rank {rank} returned {figure(found)} in step {step + 1}; the mean loss "
-                        f"of all ranks' samples was {figure(expected)}.",
+                        f"On {world_size} ranks, rank {rank} returned {figure(found)} in step {step + 1}; the mean "
+                        f"loss of all ranks' samples was {figure(expected)}.",
                         "Of whose samples is that loss the mean? It is averaged as the gradients are, before the step.",
                     )
                     return

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import io
-import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import torch
 
-from course_lib.grading import calling, samples
-from course_lib.grading.calling import Group, first
+from course_lib.grading.calling import first
 from course_lib.grading.exercises import nodes
-from course_lib.grading.evidence import Evidence
-from course_lib.grading.laws import dealing, learning, starting
-from course_lib.grading.laws.finding import Finding, listed, ranks
+from course_lib.grading.laws.finding import Finding
 from course_lib.grading.parts import Attempt, Check, Exercise, Part
 
 

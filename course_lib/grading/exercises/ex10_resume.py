@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch.nn.functional import cross_entropy
 
 from course_lib.grading import calling, samples
 from course_lib.grading.calling import Group, first
+from course_lib.grading.evidence import Evidence, Rank
 from course_lib.grading.exercises import checkpoints
 from course_lib.grading.exercises.checkpoints import near
-from course_lib.grading.evidence import Evidence, Rank
 from course_lib.grading.inside.harnesses.training import model_of
 from course_lib.grading.laws import dealing, learning
 from course_lib.grading.laws.finding import Finding, ranks
 from course_lib.grading.laws.learning import Reference
 from course_lib.grading.parts import Attempt, Broken, Check, Exercise, Part
-from course_lib.grading.sandbox import Program
 
 SIZES = (9, 6, 3)
 COUNT, BATCH_SIZE, LR = 22, 4, 0.1

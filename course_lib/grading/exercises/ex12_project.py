@@ -20,7 +20,7 @@ PARTS = (
         (
             "Begin with what you know: the group, the sampler, DDP. Then look at the loss: over what is it the mean?",
             "Two ranks with as many sequences have different numbers of tokens. What is the mean of their means?",
-            "Sum the losses of tokens, and divide by the number of tokens of *all* ranks. DDP divides by the ranks, too.",
+            "Sum the losses of tokens, and divide by the number of tokens of *all* ranks. DDP divides by ranks, too.",
         ),
         NAMES,
     ),

@@ -5,19 +5,18 @@ from __future__ import annotations
 import io
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import torch
 
 from course_lib.grading import calling, samples
-from course_lib.grading.calling import Group, first
+from course_lib.grading.calling import Group
 from course_lib.grading.evidence import Evidence
 from course_lib.grading.laws import dealing, learning, starting
 from course_lib.grading.laws.finding import Finding, listed, ranks
-from course_lib.grading.parts import Attempt, Check, Exercise, Part
+from course_lib.grading.parts import Attempt
 
 NODES, PER_NODE = 2, 2
 COUNT, BATCH_SIZE, EPOCHS = 37, 4, 2
@@ -194,5 +193,3 @@ def nobody_too_early(attempt: Attempt) -> Iterator[Finding]:
             f"On {ranks(early)} `prepare` returned before all of the data was on the disk of the node.",
             "How does a rank that does not download learn that the data is there?",
         )
-
-

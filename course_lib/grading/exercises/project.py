@@ -20,7 +20,7 @@ from course_lib.grading.evidence import Evidence
 from course_lib.grading.laws import dealing, learning, starting
 from course_lib.grading.laws.finding import Finding, ranks
 from course_lib.grading.laws.learning import Reference
-from course_lib.grading.parts import Attempt, Check, Exercise, Part
+from course_lib.grading.parts import Attempt
 from course_lib.grading.sandbox import Program
 
 WORLD_SIZE, NODES = 3, 3
@@ -293,5 +293,3 @@ def holds(law: Callable[[Run], Iterator[Finding]]) -> Callable[[Attempt], Iterat
             yield finding
 
     return judge
-
-
