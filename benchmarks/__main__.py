@@ -28,6 +28,7 @@ NAMES = (
     "store_speed",
     "panel_speed",
     "grading_speed",
+    "grading_repeats",
     "peers",
     "gpu_check",
 )

@@ -25,7 +25,7 @@ from course_lib.grading.sandbox import Sandbox
 ROOT = Path(__file__).parents[1]
 PROGRAM = "04_one_gpu_to_many"  # the exercise whose submissions are graded
 SECONDS_TO_ANSWER, A_MINUTE, AHEAD = 3.0, 30.0, 3.0
-OURS, THEIRS, TURNS = 20, 2, 3  # submissions in a turn
+OURS, THEIRS, TURNS = 40, 2, 3  # submissions in a turn
 
 
 def measure(quick: bool) -> list[Row]:
