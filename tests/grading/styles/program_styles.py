@@ -162,6 +162,69 @@ IN_TURN = (
 )
 ZERO = "ZeroRedundancyOptimizer(model.parameters(), OPTIMIZERS[args.optimizer], lr=args.lr)"
 
+FUNCTIONAL = """            def loss_of(parameters):
+                return cross_entropy(torch.func.functional_call(model, parameters, (images,)), labels)
+
+            gradients = torch.func.grad(loss_of)({name: each.detach() for name, each in model.named_parameters()})
+            for name, parameter in model.named_parameters():
+                dist.all_reduce(gradients[name])
+                parameter.grad = gradients[name] / world_size
+"""
+BY_AUTOGRAD = """            gradients = torch.autograd.grad(cross_entropy(model(images), labels), list(model.parameters()))
+            for parameter, gradient in zip(model.parameters(), gradients):
+                dist.all_reduce(gradient)
+                parameter.grad = gradient.div_(world_size)
+"""
+SHARES_OF_SUMS = """            flat = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+            share = -(-len(flat) // world_size)
+            shares = list(nn.functional.pad(flat, (0, share * world_size - len(flat))).split(share))
+            for other in range(world_size):
+                dist.reduce(shares[other], dst=other)
+            gathered = [torch.zeros(share) for _ in range(world_size)]
+            dist.all_gather(gathered, shares[rank])
+            mean = torch.cat(gathered)[: len(flat)] / world_size
+            torch.nn.utils.vector_to_parameters(mean, [parameter.grad for parameter in model.parameters()])
+"""
+GATHERED = """            for parameter in model.parameters():
+                given = [torch.zeros_like(parameter.grad) for _ in range(world_size)] if rank == 0 else None
+                dist.gather(parameter.grad, given, dst=0)
+                mean = torch.stack(given).mean(0) if rank == 0 else None
+                dist.scatter(parameter.grad, [mean.clone() for _ in range(world_size)] if rank == 0 else None, src=0)
+"""
+SENT = """            for parameter in model.parameters():
+                if rank > 0:
+                    dist.send(parameter.grad, dst=0)
+                    dist.recv(parameter.grad, src=0)
+                    continue
+                other = torch.empty_like(parameter.grad)
+                for source in range(1, world_size):
+                    dist.recv(other, src=source)
+                    parameter.grad += other
+                parameter.grad /= world_size
+                for target in range(1, world_size):
+                    dist.send(parameter.grad, dst=target)
+"""
+OWN_HOOK = """
+    def hook(state, bucket):
+        return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda sent: sent.value()[0] / world_size)
+
+    model.register_comm_hook(None, hook)
+"""
+CLOSURE = """            def closure():
+                optimizer.zero_grad()
+                loss = cross_entropy(model(images), labels)
+                loss.backward()
+                return loss
+
+            optimizer.step(closure)
+"""
+SHARDED = """        from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+        state = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+        if rank == 0:
+            results"""
+MESH = """    from torch.distributed.device_mesh import init_device_mesh
+    mesh = init_device_mesh("cuda" if use_cuda else "cpu", (world_size,))
+    model = """
 STYLES: dict[str, Edits] = {
     "S01 every so many, the tail dropped": _indices(
         "        own = order[rank : len(order) // world_size * world_size : world_size]\n"
@@ -239,4 +302,17 @@ STYLES: dict[str, Edits] = {
     "S42 channels last, zero_grad kept": (("optimizer.zero_grad()", "optimizer.zero_grad(set_to_none=False)"), ("images, labels = images.to(device), labels.to(device)", "images, labels = images.to(device, memory_format=torch.channels_last), labels.to(device)")),
     "S43 normalised images": (("images[:, None] / 255", "images[:, None].float().div(255)"),),
     "S44 workers of the loader": ((LOADER, LOADER.replace("sampler=sampler", "sampler=sampler, num_workers=1")),),
+    "S45 torch.func": (*PLAIN, (LOSS, FUNCTIONAL)),
+    "S45 autograd.grad": (*PLAIN, (LOSS, BY_AUTOGRAD)),
+    "S46 shares of sums": (*PLAIN, (LOSS, LOSS + SHARES_OF_SUMS)),
+    "S46 gathered and scattered": (*PLAIN, (LOSS, LOSS + GATHERED)),
+    "S46 sent to one rank": (*PLAIN, (LOSS, LOSS + SENT)),
+    "S47 a hook of its own": ((f"    model = {DDP}\n", f"    model = {DDP}\n{OWN_HOOK}"),),
+    "S47 a mesh": ((f"    model = {DDP}", MESH + DDP.replace("device_ids", "device_mesh=mesh, device_ids")),),
+    "S47 replicate": ((DDP, "__import__('torch.distributed._composable.replicate', fromlist=['']).replicate(WideResNet().to(device))"), ("model.module", "model")),
+    "S48 sharded": ((SAVE, SAVE.replace("model.module.state_dict()", "state")), (DDP, "__import__('torch.distributed.fsdp', fromlist=['']).fully_shard(WideResNet().to(device))"), ("model.module", "model"), ("        if rank == 0:\n            results", SHARDED), ("range(rank, len(val_set), world_size)", "range(len(val_set))")),
+    "S49 uneven inputs joined": (("        for images, labels in loader:  # step 6", "        with model.join():\n         for images, labels in loader:  # step 6"),),
+    "S49 a step with a closure": (("            optimizer.zero_grad()\n" + LOSS + STEP, CLOSURE),),
+    "S50 a rate in a tensor": ((", lr=args.lr)", ", lr=torch.tensor(args.lr), foreach=False)"),),
+    "S50 groups of parameters": (("model.parameters(), lr", "[{'params': [each]} for each in model.parameters()], lr"),),
 }  # fmt: skip

@@ -16,6 +16,9 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._C import _functorch
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+from torch.distributed.tensor import DTensor
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
@@ -37,10 +40,11 @@ def install(channel: Channel, values: int = 8) -> None:
         if is_root and not isinstance(module, WRAPPERS) and any(True for _ in module.parameters()):
             nonlocal told
             training = module.training and torch.is_grad_enabled()
-            weights, mark = _weights(module)
-            known, told = told == (os.getpid(), mark), (os.getpid(), mark)
-            new = {} if known else {"weights": weights if len(weights) <= MOST_WEIGHTS else None}
-            channel.tell("forward", training=training, rows=_rows(inputs, values), mark=mark, **new)
+            with temporarily_clear_interpreter_stack():  # of `torch.func`, where that is at work
+                weights, mark = _weights(module)
+                known, told = told == (os.getpid(), mark), (os.getpid(), mark)
+                new = {} if known else {"weights": weights if len(weights) <= MOST_WEIGHTS else None}
+                channel.tell("forward", training=training, rows=_rows(inputs, values), mark=mark, **new)
         stack.append(module)
 
     def leave(module: nn.Module, inputs: Any, output: Any) -> None:
@@ -54,7 +58,9 @@ def install(channel: Channel, values: int = 8) -> None:
 @torch.no_grad()
 def _rows(inputs: tuple[Any, ...], values: int) -> torch.Tensor:
     tensors = [each for each in inputs if isinstance(each, torch.Tensor) and each.ndim > 1]
-    return tensors[0].detach().reshape(len(tensors[0]), -1)[:, :values].double() if tensors else torch.empty(0, values)
+    if not tensors:
+        return torch.empty(0, values)
+    return _whole(tensors[0]).reshape(len(tensors[0]), -1)[:, :values].double()
 
 
 @torch.no_grad()
@@ -80,5 +86,13 @@ def _step(optimizer: Optimizer) -> dict[str, Any]:
 
 def _flat(tensors: list[torch.Tensor]) -> torch.Tensor:
     """All values of some tensors after each other, as float32."""
-    parts = [tensor.detach().float().reshape(-1).cpu() for tensor in tensors]
+    parts = [_whole(tensor).float().reshape(-1).cpu() for tensor in tensors]
     return torch.cat(parts) if parts else torch.empty(0)
+
+
+def _whole(tensor: torch.Tensor) -> torch.Tensor:
+    """The values of a tensor, also of one that `torch.func` differentiates by, or that is sharded over the ranks."""
+    while _functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = _functorch.get_unwrapped(tensor)
+    # All ranks are in the same pass where one is sharded, so all of them come here.
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor.detach()
