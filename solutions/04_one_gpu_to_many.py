@@ -349,10 +349,10 @@ check("4.5").points
 # %% [markdown]
 # ## Step 6: the loop unchanged
 #
-# What happens with a batch stays as it was. The program ends by itself on any number of ranks, and also when one of them
-# fails.
+# What happens with a batch stays as it was, and `--base-seed` still decides how training begins. The program ends by
+# itself on any number of ranks, and also when one of them fails.
 
-# %% nbgrader={"grade": true, "grade_id": "check-4-6", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "check-4-6", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
 from course_lib.grading.check import check
 
 check("4.6").points

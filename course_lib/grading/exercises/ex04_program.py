@@ -27,7 +27,7 @@ PARTS = (
         CELLS,
         (
             Check("all processes join one group, each with a rank of its own", 2, holds(laws.group, "3", "2")),
-            Check("on two nodes too", 1, holds(laws.group, "2x2")),
+            Check("on two nodes too, where they are told to meet", 1, holds(laws.nodes, "2x2")),
             Check("two programs at once do not disturb each other", 1, holds(laws.copies, "1")),
         ),
         (
@@ -87,6 +87,7 @@ PARTS = (
             ),
             Check("a rank that fails ends all", 1, holds(laws.ends_together, "failing")),
             Check("NaN on one rank does not part them", 1, holds(laws.not_a_number, "nan")),
+            Check("the seed decides how it begins", 1, laws.seeded),
         ),
         (
             "Each call that waits for others must be reached by all of them.",
@@ -116,7 +117,7 @@ PARTS = (
         "4.8",
         "Images a second of all ranks",
         CELLS,
-        (Check("images_per_sec in result.json is that of all ranks", 2, holds(laws.speed, "3")),),
+        (Check("images_per_sec in result.json is that of all ranks", 2, holds(laws.speed, "3", "2x2")),),
         (
             "How many images does one rank train on in an epoch, and how many do all of them?",
             "Each rank knows its own speed. Which collective adds numbers up?",
@@ -141,7 +142,7 @@ PARTS = (
         CELLS,
         (
             Check("model.pt and result.json are written by one process", 1, holds(laws.one_writer, "2", "3", "2x2")),
-            Check("a plain WideResNet can load model.pt", 1, laws.saves("2x2")),
+            Check("a plain WideResNet can load model.pt", 1, laws.saves("2")),
         ),
         (
             "How many processes write `model.pt`, on one node and on two?",

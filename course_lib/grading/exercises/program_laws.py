@@ -78,6 +78,12 @@ def group(seen: Run) -> Iterator[Finding]:
         yield from starting.ended(seen.evidence)
 
 
+def nodes(seen: Run) -> Iterator[Finding]:
+    """The processes of several nodes are one group, and meet where they were told to."""
+    yield from group(seen)
+    yield from starting.met(seen.evidence, seen.host)
+
+
 def copies(seen: Run) -> Iterator[Finding]:
     """Programs that know nothing of each other do not get in each other's way."""
     yield from group(seen)
@@ -149,6 +155,22 @@ def as_one(seen: Run) -> Iterator[Finding]:
     """All ranks learn as one process would."""
     yield from in_step(seen)
     yield from learning.as_one_process(seen.evidence, reference(seen))
+
+
+def seeded(attempt: Attempt) -> Iterator[Finding]:
+    """Other seeds begin with other weights."""
+    seen = [run(attempt, name) for name in ("2", "3")]
+    for each in seen:
+        for finding in trained(each):
+            yield finding
+            return
+    marks = [min(each.evidence.ranks.items())[1].rounds[0].mark for each in seen]
+    if marks[0] == marks[1] and seen[0].seed != seen[1].seed:
+        yield Finding(
+            "seed-ignored",
+            "Two runs with different values of --base-seed began with the same weights.",
+            "What decides the first weights? Who repeats your experiment with other seeds wants other ones.",
+        )
 
 
 def complete(seen: Run) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -27,7 +28,7 @@ TRAIN, VAL = 25, 13  # images: no number of ranks divides them, and 2 or 3 ranks
 SECONDS = 25.0
 RATES = {"sgd": 0.1, "adamw": 0.01}  # so that a few steps change what the model says, and not more
 OPTIMIZERS = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}
-SLOW = 0.15  # seconds: a pass of the slow rank; the others take a few milliseconds
+SLOW = {"slow": {"1": 0.15}, "slow_evaluation": {"1": 0.4}}  # seconds: a pass of rank 1; others take a few milliseconds
 SLOW_WRITES = 0.25  # seconds
 FAILS_IN_PASS = 1
 Probes = Mapping[str, Mapping[str, Any]]
@@ -60,10 +61,12 @@ class Setting:
 SETTINGS = {
     "1": Setting(1, copies=2, epochs=1),
     "2": Setting(2),
-    "3": Setting(3, optimizer="adamw", probes={"disturbances": {"slow": {"1": SLOW}}}),
-    "2x2": Setting(2, nodes=2, epochs=1),
+    "3": Setting(3, optimizer="adamw", probes={"disturbances": SLOW}),
+    "2x2": Setting(2, nodes=2, epochs=1, probes={"disturbances": SLOW}),
     "gpus": Setting(2, nodes=2, epochs=1, probes={"gpus": {"count": 2}}),
-    "cold": Setting(2, nodes=2, epochs=1, unpacked=False, probes={"files": {"slow": SLOW_WRITES}}),
+    "cold": Setting(
+        2, nodes=2, epochs=1, unpacked=False, probes={"disturbances": SLOW, "files": {"slow": SLOW_WRITES}}
+    ),
     "failing": Setting(2, probes={"disturbances": {"fails": {"1": FAILS_IN_PASS}}}),
     "nan": Setting(2, epochs=1, probes={"disturbances": {"not_a_number": {"1": 1}}}),
 }
@@ -78,6 +81,8 @@ class Run:
         evidence: of its ranks; of the first copy, where there are copies.
         copies: of each copy.
         data: the arrays that it was given.
+        seed: what it was given as --base-seed.
+        host: where its nodes were told to meet.
         files: what it wrote, by path; those of the first node come first.
     """
 
@@ -85,6 +90,8 @@ class Run:
     copies: list[Evidence]
     setting: Setting
     data: dict[str, np.ndarray]
+    seed: int
+    host: str
     files: dict[str, bytes]
 
 
@@ -112,7 +119,9 @@ def run(attempt: Attempt, name: str) -> Run:
 
 def _run(attempt: Attempt, setting: Setting) -> Run:
     data = _data(attempt.random)
-    seed, port = attempt.random.integers(1000), attempt.random.integers(20_000, 30_000)
+    seed, port = (int(attempt.random.integers(*bounds)) for bounds in ((0, 100_000), (20_000, 30_000)))
+    # Linux answers at all of these, and a program that has an address of its own in it is seen to.
+    host = f"127.0.0.{attempt.random.integers(2, 255)}" if sys.platform == "linux" else "localhost"
     programs = [
         Program(
             path=PATH,
@@ -123,7 +132,7 @@ def _run(attempt: Attempt, setting: Setting) -> Run:
                 *("--lr", str(RATES[setting.optimizer]), "--base-seed", str(seed)),
                 *("--epochs", str(setting.epochs), "--optimizer", setting.optimizer),
             ],
-            environ=_address(setting, place, int(port), attempt.isolated),
+            environ=_address(setting, place, host, port, attempt.isolated),
             probes={"group": {}, "training": {}, "files": {}, **setting.probes},
         )
         for place in range(setting.nodes * setting.copies)
@@ -134,13 +143,13 @@ def _run(attempt: Attempt, setting: Setting) -> Run:
     record = attempt.run(programs, placed, SECONDS, wanted)
     copies = [_part(record, place) for place in range(setting.copies)] if setting.copies > 1 else [Evidence(record)]
     written = {path.partition("/")[2]: record.files[path] for path in reversed(wanted) if path in record.files}
-    return Run(copies[0], copies, setting, data, written)
+    return Run(copies[0], copies, setting, data, seed, host, written)
 
 
-def _address(setting: Setting, place: int, port: int, isolated: bool) -> dict[str, str]:
+def _address(setting: Setting, place: int, host: str, port: int, isolated: bool) -> dict[str, str]:
     if setting.copies > 1 and place == 0 and isolated:  # where it is not, others may have taken the usual port
         return {}
-    return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port + place * (setting.copies > 1))}
+    return {"MASTER_ADDR": host, "MASTER_PORT": str(port + place * (setting.copies > 1))}
 
 
 def _part(record: Record, program: int) -> Evidence:

@@ -15,7 +15,8 @@ from course_lib.grading.evidence import Evidence, Rank, Round
 from course_lib.grading.laws.finding import Finding, listed, ranks
 
 SAME = 1e-5  # weights further apart are not the same; right programs come to 2e-6
-NEAR = 0.03  # of an update: a prediction that is further off is another one
+NEAR = 0.005  # of an update: a prediction that is further off is another one; gradients sent as float16 come to 7e-4
+NEAR_ADAPTIVE = 0.03  # by an optimizer that divides by the gradients' size: rounding of small ones becomes large
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ def _replayed(evidence: Evidence, reference: Reference, exact: bool) -> Iterator
             )
             return
         update = after - before.weights
-        if min(_off(update, each) for each in candidates) > NEAR:
+        if min(_off(update, each) for each in candidates) > replay.near:
             if before.lr and max(abs(lr / replay.lr - 1) for lr in before.lr) > NEAR:
                 yield Finding(
                     "learning-rate",
@@ -135,6 +136,7 @@ class Replay:
         self._state = self._optimizer.state_dict()
         self._states: list[dict[str, object]] = []
         self.gradient = torch.empty(0)
+        self.near = NEAR if isinstance(self._optimizer, torch.optim.SGD) else NEAR_ADAPTIVE
         self.clips = False  # whether a hook of the optimizer changes the gradient
         self.size = size_of(self._model)
         self.lr = float(self._optimizer.param_groups[0]["lr"])

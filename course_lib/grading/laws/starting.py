@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 from course_lib.grading.evidence import Evidence
 from course_lib.grading.laws.finding import Finding, listed, ranks
@@ -83,6 +84,21 @@ def joined(evidence: Evidence, world_size: int) -> Iterator[Finding]:
             f"The ranks that joined are {listed(evidence.ranks)}; they should be 0 to {world_size - 1}.",
             "How does a process work out its rank from its node and from its place there?",
         )
+
+
+def met(evidence: Evidence, host: str) -> Iterator[Finding]:
+    """The processes look for each other where they were told to."""
+    for process in evidence.record.processes:
+        for event in process.of("joining"):
+            method = str(event["given"].get("init_method", ""))
+            looked = urlsplit(method).hostname if method.startswith("tcp://") else event["environ"].get("MASTER_ADDR")
+            if looked != host:
+                yield Finding(
+                    "address",
+                    f"The nodes were told to meet at {host} (MASTER_ADDR); a process looked at {looked}.",
+                    "Who knows where the first node is: the program, or whoever starts it on each node?",
+                )
+                return
 
 
 def ended(evidence: Evidence) -> Iterator[Finding]:

@@ -185,7 +185,7 @@ SHARES_OF_SUMS = """            flat = torch.cat([parameter.grad.flatten() for p
             mean = torch.cat(gathered)[: len(flat)] / world_size
             torch.nn.utils.vector_to_parameters(mean, [parameter.grad for parameter in model.parameters()])
 """
-GATHERED = """            for parameter in model.parameters():
+AT_ONE_RANK = """            for parameter in model.parameters():
                 given = [torch.zeros_like(parameter.grad) for _ in range(world_size)] if rank == 0 else None
                 dist.gather(parameter.grad, given, dst=0)
                 mean = torch.stack(given).mean(0) if rank == 0 else None
@@ -305,7 +305,7 @@ STYLES: dict[str, Edits] = {
     "S45 torch.func": (*PLAIN, (LOSS, FUNCTIONAL)),
     "S45 autograd.grad": (*PLAIN, (LOSS, BY_AUTOGRAD)),
     "S46 shares of sums": (*PLAIN, (LOSS, LOSS + SHARES_OF_SUMS)),
-    "S46 gathered and scattered": (*PLAIN, (LOSS, LOSS + GATHERED)),
+    "S46 gathered and scattered": (*PLAIN, (LOSS, LOSS + AT_ONE_RANK)),
     "S46 sent to one rank": (*PLAIN, (LOSS, LOSS + SENT)),
     "S47 a hook of its own": ((f"    model = {DDP}\n", f"    model = {DDP}\n{OWN_HOOK}"),),
     "S47 a mesh": ((f"    model = {DDP}", MESH + DDP.replace("device_ids", "device_mesh=mesh, device_ids")),),

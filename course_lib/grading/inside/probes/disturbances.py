@@ -13,27 +13,34 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from course_lib.grading.inside.channel import Channel
 
+WRAPPERS = (DistributedDataParallel, DataParallel)
+
 
 def install(channel: Channel, **what: dict[str, float]) -> None:
-    """Let ranks be `slow` in each forward pass (seconds), fail in one (`fails`), or meet NaN in one (`not_a_number`).
+    """Let ranks be `slow` in each pass of training, or of evaluation (`slow_evaluation`), fail in one of training
+    (`fails`), or meet NaN in one (`not_a_number`).
 
     Each is a dict from the rank to the seconds, or to the number of the pass, from 0.
-    """
+    """  # noqa: D205
     root: list[nn.Module] = []
     passes = 0
 
     def disturb(module: nn.Module, inputs: tuple[Any, ...]) -> None:
         nonlocal passes
-        if not inputs or not module.training or not any(True for _ in module.parameters()):
+        if not inputs or isinstance(module, WRAPPERS) or not any(True for _ in module.parameters()):
             return
         if not root:
             root.append(module)
         if module is not root[0]:
             return
         rank = str(dist.get_rank() if dist.is_initialized() else os.environ.get("RANK", 0))
+        if not module.training:
+            time.sleep(what.get("slow_evaluation", {}).get(rank, 0.0))
+            return
         time.sleep(what.get("slow", {}).get(rank, 0.0))
         if passes == what.get("fails", {}).get(rank):
             raise RuntimeError("A disturbance of the check: this rank fails here.")
