@@ -17,7 +17,7 @@ from course_lib.grading.evidence import Evidence, Rank
 from course_lib.grading.inside.harnesses.training import model_of
 from course_lib.grading.laws import dealing, learning
 from course_lib.grading.laws.finding import Finding, ranks
-from course_lib.grading.laws.learning import Reference
+from course_lib.grading.laws.replay import Reference
 from course_lib.grading.parts import Attempt, Broken, Check, Exercise, Part
 from course_lib.grading.sandbox import Program
 

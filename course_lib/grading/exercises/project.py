@@ -19,7 +19,7 @@ from course_lib.grading.calling import Group
 from course_lib.grading.evidence import Evidence
 from course_lib.grading.laws import dealing, learning, starting
 from course_lib.grading.laws.finding import Finding, ranks
-from course_lib.grading.laws.learning import Reference
+from course_lib.grading.laws.replay import Reference
 from course_lib.grading.parts import Attempt, Check, Exercise, Part
 from course_lib.grading.sandbox import Program
 

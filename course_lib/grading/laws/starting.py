@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from course_lib.grading.evidence import Evidence
+from course_lib.grading.evidence import Evidence, Rank
 from course_lib.grading.laws.finding import Finding, listed, ranks
 from course_lib.grading.laws.messages import explained
 from course_lib.grading.laws.waiting import where_each_waits
@@ -83,6 +83,17 @@ def joined(evidence: Evidence, world_size: int) -> Iterator[Finding]:
             f"The ranks that joined are {listed(evidence.ranks)}; they should be 0 to {world_size - 1}.",
             "How does a process work out its rank from its node and from its place there?",
         )
+    elif not evidence.errors and (alone := [number for number, rank in evidence.ranks.items() if _is_alone(rank)]):
+        yield Finding(
+            "not-connected",
+            f"{ranks(alone).capitalize()} joined a group of {world_size}, and had a connection to no other process.",
+            "What does a group need so that its members can send each other anything?",
+        )
+
+
+def _is_alone(rank: Rank) -> bool:
+    """Whether a rank was seen to be connected to no other, whatever it says of its group."""
+    return rank.group is not None and rank.group["world_size"] > 1 and rank.process.peers == []
 
 
 def ended(evidence: Evidence) -> Iterator[Finding]:

@@ -53,6 +53,7 @@ def install(channel: Channel, seconds: float = 12.0) -> None:
         original_init(**given)
         came = {"rank": dist.get_rank(), "world_size": dist.get_world_size(), "backend": dist.get_backend()}
         channel.tell("group", **came, threads=torch.get_num_threads())
+        channel.let_look()  # what a process says of its group, the server sees for itself
         kept.append(dist.group.WORLD)
 
     def init_ddp(self: DistributedDataParallel, *arguments: Any, **named: Any) -> None:
