@@ -65,8 +65,8 @@ class Process:
         events: what it told, in order, each a dict with `kind`, and when: `at`, in seconds.
         code: its exit code; negative: killed by that signal; None where it did not end by itself, or is no program.
         stack: where it was when its time was over.
-        peers: the processes that it was seen to be connected to when it had joined its group; None where the system
-            does not say.
+        connected: whether it was seen to be connected to another process when it had joined its group; None where the
+            system does not say.
     """
 
     pid: int
@@ -74,7 +74,7 @@ class Process:
     events: list[dict[str, Any]] = field(default_factory=list)
     code: int | None = None
     stack: str = ""
-    peers: list[int] | None = field(default_factory=list)
+    connected: bool | None = False
 
     def of(self, kind: str) -> list[dict[str, Any]]:
         """Its events of a kind."""
@@ -247,8 +247,8 @@ class Sandbox:
                             process.events.append({**event, "at": notice["at"]})
                     except ValueError:
                         false = True
-                case "peers":
-                    processes.setdefault(notice["pid"], Process(notice["pid"])).peers = notice["pids"]
+                case "looked":
+                    processes.setdefault(notice["pid"], Process(notice["pid"])).connected = notice["connected"]
                 case "exit":
                     processes[notice["pid"]].code = notice["code"]
                 case "over":

@@ -18,7 +18,7 @@ for folder in (where, "/tmp", "/dev/shm", os.path.expanduser("~")):
     os.makedirs("shut/in/it")
     os.symlink("shut", "to")
     Path("shut/in/file").write_text("x")
-    for _ in range(2000):
+    for _ in range(1200):
         os.mkdir("deep")
         os.chdir("deep")
     os.chdir(folder)
@@ -45,7 +45,7 @@ def test_all_goes_however_deep_shut_or_strange_it_is(tmp_path):
     with socket.socket(socket.AF_UNIX) as bound:
         bound.bind(str(folder / "s"))
     deep = os.open(folder, os.O_RDONLY)
-    for _ in range(3000):
+    for _ in range(1200):
         os.mkdir("deep", dir_fd=deep)
         deeper = os.open("deep", os.O_RDONLY, dir_fd=deep)
         os.close(deep)
@@ -67,3 +67,24 @@ def test_a_program_finds_nothing_of_the_one_before(sandbox):
     assert second.why == "ended", second
     assert not any(word in second.output[0] for word in ("left", "shut", "deep", "to'")), second.output
     assert "train.py" in second.output[0]
+
+
+LINKS = """
+import os
+os.makedirs("run")
+with open("run/first.pt", "w") as file:
+    file.write("it")
+os.symlink("first.pt", "run/last.pt")
+os.symlink("/etc/hosts", "outside.pt")
+os.symlink("again.pt", "again.pt")
+os.mkfifo("pipe.pt")
+os.makedirs("folder.pt")
+os.symlink("pipe.pt", "topipe.pt")
+"""
+
+
+def test_files_are_collected_through_links_but_not_from_elsewhere(sandbox):
+    wanted = ["run/last.pt", "outside.pt", "again.pt", "pipe.pt", "topipe.pt", "folder.pt", ".grader", "../etc/hosts"]
+    record = sandbox.run([Program(path="train.py")], {"train.py": LINKS.encode()}, 10.0, wanted)
+    assert record.why == "ended"
+    assert record.files == {"run/last.pt": b"it"}

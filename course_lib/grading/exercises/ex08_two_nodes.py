@@ -17,7 +17,7 @@ from course_lib.grading.calling import Group, first
 from course_lib.grading.exercises import nodes
 from course_lib.grading.evidence import Evidence
 from course_lib.grading.laws import dealing, learning, starting
-from course_lib.grading.laws.finding import Finding, listed, ranks
+from course_lib.grading.laws.finding import Finding, counted, listed, ranks
 from course_lib.grading.parts import Attempt, Check, Exercise, Part
 
 
@@ -60,7 +60,7 @@ def says(*names: str, launched: bool = True) -> Callable[[Attempt], Iterator[Fin
             if bool(environ) != launched:
                 continue
             where = f"node {environ['GROUP_RANK']}, rank {environ['RANK']}" if environ else "no launcher"
-            where += f", {gpus} GPUs here"
+            where += f", {counted(gpus, 'GPU')} here"
             if "error" in answer:
                 error = answer["error"]
                 undone = error["type"] == "NotImplementedError"

@@ -33,7 +33,7 @@ class Channel:
         self._send(LENGTH.pack(len(content)) + content)
 
     def let_look(self) -> None:
-        """Wait until the server has looked to which processes this one is connected."""
+        """Wait until the server has looked whether this process is connected to others."""
         self._send(LOOK, answered=True)
 
     def forget(self) -> None:

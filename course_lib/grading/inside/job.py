@@ -112,10 +112,12 @@ class Job:
         return stacks
 
     def _collected(self) -> Iterator[tuple[str, bytes]]:
-        """The files that were asked for, as far as they are there."""
+        """The files that were asked for, as far as they are there, and in the folder."""
         for name in self._request["collect"]:
             with contextlib.suppress(OSError):
-                yield name, _read(self._folder / name, MOST_COLLECTED)
+                path = os.path.realpath(self._folder / name)  # links may lead to it, but not out of the folder
+                if path.startswith(os.path.realpath(self._folder) + os.sep):
+                    yield name, _read(path, MOST_COLLECTED)
 
 
 def _become(program: dict[str, Any], folder: Path, key: bytes, output: int) -> None:
@@ -142,7 +144,7 @@ def _become(program: dict[str, Any], folder: Path, key: bytes, output: int) -> N
         os._exit(code)
 
 
-def _read(path: Path, most: int) -> bytes:
+def _read(path: str | Path, most: int) -> bytes:
     """The first bytes of a file; a student's program may have put anything in its place.
 
     Raises:

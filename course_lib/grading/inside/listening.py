@@ -144,8 +144,8 @@ class Listener:
         return True
 
     def _look(self, connected: socket.socket, pid: int) -> None:
-        """Tell which of the processes that told something are connected to this one; it waits for that."""
-        tell({"is": "peers", "pid": pid, "pids": processes.connected_to(pid, self.pids)})
+        """Tell whether a process, which waits for that, is connected to another one that told something."""
+        tell({"is": "looked", "pid": pid, "connected": processes.is_connected(pid, self.pids)})
         with contextlib.suppress(OSError):
             connected.send(b"!", socket.MSG_DONTWAIT)
 

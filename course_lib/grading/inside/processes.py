@@ -61,13 +61,13 @@ def proportional_bytes(processes: list[psutil.Process]) -> int:
     return total
 
 
-def connected_to(pid: int, others: set[int]) -> list[int] | None:
-    """Which of these processes a process is connected to over TCP; None where the system does not say."""
+def is_connected(pid: int, others: set[int]) -> bool | None:
+    """Whether a process has a TCP connection to one of these; None where the system does not say."""
     own = _connections(pid)
     if own is None:
         return None
-    theirs = {other: _connections(other) or () for other in others if other != pid}
-    return [other for other, each in theirs.items() if any((far, near) in own for near, far in each)]
+    theirs = (_connections(other) or () for other in sorted(others - {pid}, reverse=True))
+    return any((far, near) in own for each in theirs for near, far in each)
 
 
 def kill_descendants(seconds: float = 5.0) -> bool:

@@ -9,8 +9,7 @@ One job at a time. Requests come as JSON lines on standard input, notices go as 
     {"is": "started", "pid": …, "place": …}      a program; place: the number of it in the request
     {"is": "event", "pid": …, "at": …, "bytes": …}   a process told something (see channel.py), and when; it follows, as
                                                      it was sent, in so many bytes
-    {"is": "peers", "pid": …, "pids": [other, …]}   the processes that it is connected to; null where the system does
-                                                    not say
+    {"is": "looked", "pid": …, "connected": …}   whether it has a connection to another process; null: nobody knows
     {"is": "exit", "pid": …, "place": …, "code": …}   it ended
     {"is": "over", "why": …, "seconds": …, "output": [of each program], "stacks": {pid: where it was},
      "strangers": connections to here that students' code made, "files": {name: base64}, "clean": …}

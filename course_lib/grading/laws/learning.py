@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from course_lib.grading.evidence import Evidence, Rank, Round
-from course_lib.grading.laws.finding import Finding, listed, ranks
+from course_lib.grading.laws.finding import Finding, counted, listed, ranks
 from course_lib.grading.laws.replay import Parts, Reference, Replay, on_one_thread, size_of
 
 SAME = 1e-5  # weights further apart are not the same; right programs come to 2e-6
@@ -56,7 +56,7 @@ def in_step(evidence: Evidence, mirrored: Mapping[int, int] = MappingProxyType({
                 return
             yield Finding(
                 "drift",
-                f"After {step} step{'s' * (step > 1)} the weights of {ranks(apart)} are not those of rank {first}.",
+                f"After {counted(step, 'step')} the weights of {ranks(apart)} are not those of rank {first}.",
                 "After a step, do all ranks own the same weights? What would make them?",
             )
             return
@@ -198,8 +198,8 @@ def _wrong_update(
         size = float(update.norm() / right.norm().clamp_min(1e-9))
         return Finding(
             "other-update",
-            f"Step {step} changed the weights otherwise than one process with the same {world_size} batches would: "
-            f"by {size:.2f} times as much, and not in the same direction.",
+            f"Step {step} changed the weights otherwise than one process with the same "
+            f"{counted(world_size, 'batch')} would: by {size:.2f} times as much, and not in the same direction.",
             "What does the optimizer see: the mean gradient of all ranks, or that of one?",
         )
     words = f"In step {step} the gradient is {ratio:.3g} times that of one process with the samples of all ranks."
