@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any
 
 import torch
+from torch.nn.functional import pad
 
 from course_lib.grading.sandbox import Process, Record
 
@@ -38,8 +39,9 @@ class Round:
 
     @property
     def rows(self) -> torch.Tensor:
-        """The samples of all passes."""
-        return torch.cat(self.batches)
+        """The samples of all passes; NaN where some have fewer values than others."""
+        width = max(each.shape[1] for each in self.batches)
+        return torch.cat([pad(each, (0, width - each.shape[1]), value=float("nan")) for each in self.batches])
 
 
 class Rank:

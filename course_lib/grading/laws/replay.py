@@ -84,7 +84,7 @@ class Replay:
         for rank, part in parts.items():
             for passes, rows in enumerate(part.batches, start=part.passes_before):
                 numbers = [number for number in samples.ids(rows) if number is not None]
-                if len(numbers) < len(rows):
+                if len(numbers) < len(rows) or any(number >= len(self._reference.inputs) for number in numbers):
                     return []
                 batches.append(self._reference.batch(numbers, mirror and self.mirrored.get(rank) == passes))
         inputs, targets = (torch.cat(each) for each in zip(*batches, strict=True))
