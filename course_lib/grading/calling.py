@@ -98,7 +98,9 @@ def meetings(evidence: Evidence) -> Iterator[tuple[Process, str]]:
     for process in evidence.record.processes:
         for event in process.of("joining"):
             method = event["given"].get("init_method", "")
-            if method.startswith("tcp:"):
+            if store := event["given"].get("store"):
+                yield process, store
+            elif method.startswith("tcp:"):
                 yield process, method.removeprefix("tcp://").partition("?")[0]
             elif not method.startswith("file:"):
                 yield process, f"{event['environ']['MASTER_ADDR']}:{event['environ']['MASTER_PORT']}"

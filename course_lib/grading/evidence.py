@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any
 
 import torch
+from torch.nn.functional import pad
 
 from course_lib.grading.sandbox import Process, Record
 
@@ -21,6 +22,7 @@ class Round:
         mark: of the weights, equal where they are.
         weights: all values after each other; None where the model is too large to be told.
         batches: the first values of the samples of each pass, [n, values] each.
+        passes_before: of this rank, in training.
         gradient: what the optimizer had when it stepped; None where it did not.
         lr: its learning rates, one for each group.
         begin, end: when its first pass was seen, and when what follows its last one.
@@ -29,6 +31,7 @@ class Round:
     mark: str
     weights: torch.Tensor | None
     batches: list[torch.Tensor] = field(default_factory=list)
+    passes_before: int = 0
     gradient: torch.Tensor | None = None
     lr: list[float] = field(default_factory=list)
     begin: float = 0.0
@@ -36,8 +39,9 @@ class Round:
 
     @property
     def rows(self) -> torch.Tensor:
-        """The samples of all passes."""
-        return torch.cat(self.batches)
+        """The samples of all passes; NaN where some have fewer values than others."""
+        width = max(each.shape[1] for each in self.batches)
+        return torch.cat([pad(each, (0, width - each.shape[1]), value=float("nan")) for each in self.batches])
 
 
 class Rank:
@@ -51,6 +55,7 @@ class Rank:
         """Its steps of training, in order."""
         rounds: list[Round] = []
         stepped = False
+        passes = 0
         for event in self.process.events:
             if event["kind"] not in ("forward", "step"):
                 continue
@@ -61,8 +66,12 @@ class Rank:
                 stepped = True  # even where the gradient was zero, and the weights are the same
             elif event["kind"] == "forward" and event["training"]:
                 if stepped or not rounds or rounds[-1].mark != event["mark"]:
-                    rounds.append(Round(event["mark"], self.weights(event), begin=event["at"], end=event["at"]))
+                    weights = self.weights(event)
+                    rounds.append(
+                        Round(event["mark"], weights, passes_before=passes, begin=event["at"], end=event["at"])
+                    )
                 rounds[-1].batches.append(event["rows"])
+                passes += 1
                 stepped = False
         return rounds
 

@@ -7,12 +7,14 @@ import traceback
 from collections.abc import Iterable, Sequence
 
 from course_lib.errors import GradingError
-from course_lib.grading.laws.finding import Finding
-from course_lib.grading.parts import Attempt, Broken, Check, CheckResult, Part, PartResult
+from course_lib.grading.laws.finding import Finding, listed
+from course_lib.grading.laws.learning import OTHER_GRADIENT
+from course_lib.grading.parts import FALSE_EVENTS, Attempt, Broken, Check, CheckResult, Part, PartResult
 from course_lib.grading.sandbox import Sandbox
 from course_lib.grading.submission import Submission
 
 TRIES = 2  # where the sandbox itself fails
+ODD = {FALSE_EVENTS, "not-connected", "not-disturbed", OTHER_GRADIENT}  # faults of programs that only pretend
 MOST_FINDINGS = 3  # of a check that are told: who mends the first sees the others next
 
 
@@ -38,6 +40,11 @@ def judge_all(parts: Sequence[Part], submission: Submission, sandbox: Sandbox) -
             results.append(_judge_cells(part, submission, sandbox, attempts, remarks))
     except GradingError as error:  # without a sandbox nothing more can be judged
         results += [without_verdict(part, sandbox, trouble=str(error)) for part in parts[len(results) :]]
+    if odd := [part.name for part in results if _faults(part) & ODD]:
+        remarks.append(
+            f"Part{'s' * (len(odd) > 1)} {listed(odd)}: what its processes told of themselves is not what was "
+            "seen of them. Look at its code."
+        )
     if not any(name in submission.cells for part in parts for name in part.cells):
         remarks.append(
             "None of its cells has the mark of a solution. Was it saved by a program that drops the cells' metadata?"
@@ -96,6 +103,10 @@ def _judge(part: Part, code: str | None, sandbox: Sandbox, attempts: dict[str, A
             trouble = f"A check failed: {type(error).__name__} in {where.name}, line {where.lineno}: {error}"
             return without_verdict(part, sandbox, trouble=trouble, seconds=time.monotonic() - began)
     raise AssertionError("there is at least one try")
+
+
+def _faults(part: PartResult) -> set[str]:
+    return {finding.fault for check in part.checks for finding in check.findings}
 
 
 def _judged(check: Check, attempt: Attempt) -> CheckResult:

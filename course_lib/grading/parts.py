@@ -15,6 +15,7 @@ from course_lib.grading.laws.starting import ended
 from course_lib.grading.sandbox import Program, Record, Sandbox
 
 BUDGET = 90.0  # seconds that all runs of an attempt may take together: what hangs once hangs again
+FALSE_EVENTS = "false-events"  # the fault of code that speaks for the probes
 MOST_BROKEN = 2  # sandboxes that an attempt may break: a new one takes seconds
 
 
@@ -64,7 +65,8 @@ class Attempt:
         """Run programs side by side (see `Sandbox.run`).
 
         Raises:
-            Broken: the runs before have taken all the time that there is, or broke the sandbox.
+            Broken: the runs before have taken all the time that there is, or broke the sandbox; or this one told what
+                nobody saw.
         """
         if self._seconds_left <= 0:
             raise Broken(
@@ -87,6 +89,14 @@ class Attempt:
         record = self._sandbox.run(programs, files or {}, min(seconds, self._seconds_left), collect)
         self._seconds_left -= time.monotonic() - began
         self._broken += record.why == "broken"
+        if record.false:
+            raise Broken(
+                Finding(
+                    FALSE_EVENTS,
+                    "The code told the checks itself what it does, in the place of what watches it.",
+                    "A program need not say what it does. It is seen.",
+                )
+            )
         return record
 
     def call(self, function: str, *calls: Sequence[Any], seconds: float = 10.0) -> list[dict[str, Any]]:

@@ -33,7 +33,9 @@ def model(sizes: Sequence[int], generator: np.random.Generator, scale: float = 0
 
 
 def ids(rows: torch.Tensor) -> list[int | None]:
-    """The numbers of samples, by their first values [n, 4 or more], however these were scaled; None: none of ours."""
+    """The numbers of samples, by their first values [n, values], however these were scaled; None: none of ours."""
+    if rows.shape[1] < 4:
+        return [None] * len(rows)
     low, high = rows[:, 0:1], rows[:, 1:2]
     values = (rows[:, 2:4] - low) / (high - low) * (HIGH - LOW) + LOW
     rounded = values.round()

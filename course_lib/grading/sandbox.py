@@ -11,18 +11,20 @@ import base64
 import contextlib
 import json
 import queue
-import shutil
 import subprocess
 import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from course_lib.errors import GradingError
 from course_lib.grading import bubblewrap
-from course_lib.grading.inside.encoding import decode, encode
+from course_lib.grading.inside.emptying import remove
+from course_lib.grading.inside.encoding import encode
+from course_lib.grading.told import event_of
 
 SECONDS_TO_START = 120.0
 SECONDS_TO_END = 6.0
@@ -63,6 +65,8 @@ class Process:
         events: what it told, in order, each a dict with `kind`, and when: `at`, in seconds.
         code: its exit code; negative: killed by that signal; None where it did not end by itself, or is no program.
         stack: where it was when its time was over.
+        connected: whether it was seen to be connected to another process when it had joined its group; None where the
+            system does not say.
     """
 
     pid: int
@@ -70,6 +74,7 @@ class Process:
     events: list[dict[str, Any]] = field(default_factory=list)
     code: int | None = None
     stack: str = ""
+    connected: bool | None = False
 
     def of(self, kind: str) -> list[dict[str, Any]]:
         """Its events of a kind."""
@@ -96,6 +101,7 @@ class Record:
         why: "ended" by itself, or by a limit: "time", "memory", "processes"; "broken": it broke the sandbox.
         output: what each program printed, without the middle if it is long.
         files: the first bytes of the files that were asked for, of those that were there.
+        false: whether something was told that the probes did not tell.
     """
 
     processes: list[Process]
@@ -103,6 +109,7 @@ class Record:
     seconds: float
     output: list[str]
     files: dict[str, bytes]
+    false: bool = False
 
     def program(self, place: int = 0) -> Process:
         """The process of one of the programs."""
@@ -188,7 +195,7 @@ class Sandbox:
         process.kill()
         process.wait()
         if not self.isolated:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            remove(Path(self._folder))
 
     def stop(self) -> None:
         """End it for good, from any thread: what runs is broken off, and nothing more is started."""
@@ -228,15 +235,20 @@ class Sandbox:
     def _collect(self, began: float, seconds: float, programs: int) -> Record:
         """Take notices until the job is over; a sandbox that does not end it in time is killed."""
         processes: dict[int, Process] = {}
+        false = False
         for notice in self._until(began + seconds + SECONDS_MORE):
             match notice["is"]:
                 case "started":
                     processes[notice["pid"]] = Process(notice["pid"], notice["place"])
                 case "event":
                     process = processes.setdefault(notice["pid"], Process(notice["pid"]))
-                    event = _event(notice["event"])
-                    if event is not None:
-                        process.events.append({**event, "at": notice["at"]})
+                    try:
+                        if event := event_of(notice["event"]):
+                            process.events.append({**event, "at": notice["at"]})
+                    except ValueError:
+                        false = True
+                case "looked":
+                    processes.setdefault(notice["pid"], Process(notice["pid"])).connected = notice["connected"]
                 case "exit":
                     processes[notice["pid"]].code = notice["code"]
                 case "over":
@@ -245,7 +257,8 @@ class Sandbox:
                     if not notice["clean"]:
                         self.close()
                     collected = {name: base64.b64decode(content) for name, content in notice["files"].items()}
-                    return Record([*processes.values()], notice["why"], notice["seconds"], notice["output"], collected)
+                    told = [*processes.values()], notice["why"], notice["seconds"], notice["output"], collected
+                    return Record(*told, false=false or notice["strangers"] > 0)
         self.close()
         why = "time" if time.monotonic() - began > seconds else "broken"
         return Record([*processes.values()], why, time.monotonic() - began, [""] * programs, {})
@@ -281,12 +294,3 @@ def _as_request(program: Program) -> dict[str, Any]:
         return {**common, "path": program.path, "argv": list(program.argv)}
     inputs = encode(program.inputs).decode()
     return {**common, "code": program.code, "harness": program.harness, "inputs": inputs}
-
-
-def _event(content: bytes) -> dict[str, Any] | None:
-    """What a process told; None where it is no event."""
-    try:
-        event = decode(content)
-    except ValueError:
-        return None
-    return event if isinstance(event, dict) and isinstance(event.get("kind"), str) else None

@@ -16,8 +16,8 @@ from course_lib.grading.calling import Group
 from course_lib.grading.evidence import Evidence
 from course_lib.grading.inside.harnesses.training import model_of
 from course_lib.grading.laws import dealing, learning, starting
-from course_lib.grading.laws.finding import Finding, ranks
-from course_lib.grading.laws.learning import Reference
+from course_lib.grading.laws.finding import Finding, counted, ranks
+from course_lib.grading.laws.replay import Reference
 from course_lib.grading.parts import Attempt
 
 SIZES = (9, 6, 3)
@@ -155,7 +155,8 @@ def accuracy(attempt: Attempt) -> Iterator[Finding]:
             shown = "no number" if value is None else f"{value:.4f}"
             yield Finding(
                 "other-accuracy",
-                f"On {world_size} ranks, {len(dataset[0])} samples, {ranks(wrong)} returned {shown}; "
+                f"On {counted(world_size, 'rank')}, {counted(len(dataset[0]), 'sample')}, {ranks(wrong)} returned "
+                f"{shown}; "
                 f"one process finds {right:.4f}.",
                 "Which samples are counted, how often, and how much does each weigh? Which ranks learn the sum?",
             )
@@ -196,7 +197,8 @@ def stops_together(attempt: Attempt) -> Iterator[Finding]:
             shown = value if type(value) is int else f"a {type(value).__name__}"
             yield Finding(
                 "other-epoch",
-                f"The mean loss over the {world_size} ranks was below the limit after {right} epochs; "
+                f"The mean loss over the {counted(world_size, 'rank')} was below the limit after "
+                f"{counted(right, 'epoch')}; "
                 f"on {ranks(wrong)} the function returned {shown}.",
                 "By which number do the ranks decide, and do all of them know it?",
             )

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from course_lib.grading.answers import Answer, Call, Group, GroupCalls, call, call_in_groups, failed
 from course_lib.grading.exercises.ex02_steps import MODELS, WORLD_SIZES, as_one_process, starts_like_rank_0, whole_loss
-from course_lib.grading.laws.finding import Finding
+from course_lib.grading.laws.finding import Finding, counted
 from course_lib.grading.laws.means import right_mean_of, weighted, wrong_gradient
 from course_lib.grading.laws.values import kept, of_other_type, tensors_close, unchanged
 from course_lib.grading.parts import Attempt, Check, Exercise, Part
@@ -121,7 +121,7 @@ def average_right(call_number: int, world_sizes: Sequence[int] = WORLD_SIZES) ->
 
 def _judged_average(world_size: int, given: list[list[Any]], found: list[dict[Any, Any]]) -> Iterator[Finding]:
     sizes = [samples for _, samples in given]
-    said = f"On {world_size} ranks with {', '.join(map(str, sizes))} samples"
+    said = f"On {counted(world_size, 'rank')} with {', '.join(map(str, sizes))} samples"
     for name in TEMPLATE:
         if name == FROZEN:
             continue
@@ -162,14 +162,14 @@ def frozen_and_weights(attempt: Attempt) -> Iterator[Finding]:
             if gradients.get(FROZEN) is not None:
                 yield Finding(
                     "frozen",
-                    f"On {world_size} ranks, a parameter that is not trained has a gradient afterwards.",
+                    f"On {counted(world_size, 'rank')}, a parameter that is not trained has a gradient afterwards.",
                     "Which parameters of a model does the optimizer move? `requires_grad` says it.",
                 )
                 return
             if not all(unchanged(after.get(name), value) for name, value in before.items()):
                 yield Finding(
                     "weights-changed",
-                    f"On {world_size} ranks, the weights of rank {rank} are not what they were.",
+                    f"On {counted(world_size, 'rank')}, the weights of rank {rank} are not what they were.",
                     "Only the gradients are averaged here; the optimizer takes the step.",
                 )
                 return

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from course_lib.grading.answers import NO_RESULT, Group, GroupCalls, call_in_groups
 from course_lib.grading.inside.harnesses.models import perceptron
-from course_lib.grading.laws.finding import Finding
+from course_lib.grading.laws.finding import Finding, counted
 from course_lib.grading.laws.values import close, figure, number, of_other_type, tensors_close
 from course_lib.grading.parts import Attempt, Broken
 
@@ -52,7 +52,8 @@ def starts_like_rank_0(what: str) -> Callable[[Attempt], Iterator[Finding]]:
                 if what == "parameters" and answer.told.get("trained") != TRAINED:
                     yield Finding(
                         "no-longer-trained",
-                        f"On {world_size} ranks, rank {rank} has other parameters with requires_grad than before.",
+                        f"On {counted(world_size, 'rank')}, rank {rank} has other parameters with requires_grad than "
+                        "before.",
                         "Who copies values need not change what is trained: `torch.no_grad()` is for that.",
                     )
 
@@ -66,7 +67,7 @@ def _judged_start(
         value = found.get(name)
         if isinstance(value, Tensor) and value.dtype == wanted.dtype and torch.equal(value, wanted):
             continue
-        who = f"On {world_size} ranks, rank {rank}"
+        who = f"On {counted(world_size, 'rank')}, rank {rank}"
         if isinstance(value, Tensor) and torch.equal(value, before[rank][name]):
             yield Finding(
                 "not-copied",
@@ -121,7 +122,8 @@ def as_one_process(attempt: Attempt) -> Iterator[Finding]:
                     later = "What must happen in a step, and in which order? What is left of the step before?"
                     yield Finding(
                         "not-as-one",
-                        f"On {world_size} ranks with {name.upper()}, the weights of rank {rank} after step {step + 1} "
+                        f"On {counted(world_size, 'rank')} with {name.upper()}, the weights of rank {rank} after "
+                        f"step {step + 1} "
                         "are not those of one process that had the whole batch.",
                         later if step else first,
                     )
@@ -144,8 +146,9 @@ def whole_loss(attempt: Attempt) -> Iterator[Finding]:
                 if not close(found, expected, 1e-4):
                     yield Finding(
                         "loss",
-                        f"On {world_size} ranks, rank {rank} returned {figure(found)} in step {step + 1}; the mean "
-                        f"loss of all ranks' samples was {figure(expected)}.",
+                        f"On {counted(world_size, 'rank')}, rank {rank} returned {figure(found)} in step {step + 1}; "
+                        "the "
+                        f"mean loss of all ranks' samples was {figure(expected)}.",
                         "Of whose samples is that loss the mean? It is averaged as the gradients are, before the step.",
                     )
                     return

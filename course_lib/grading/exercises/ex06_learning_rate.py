@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from course_lib.grading.answers import Answer, call, failed
-from course_lib.grading.laws.finding import Finding
+from course_lib.grading.laws.finding import Finding, counted
 from course_lib.grading.laws.rates import (
     TOLERANCE,
     factor,
@@ -105,7 +105,8 @@ def steps_right(drop: bool) -> Callable[[Attempt], Iterator[Finding]]:
             found = value_of("steps_per_epoch", answer, _count, "a number of steps")
             expected = steps_of(samples, ranks, batch, drop)
             seen = (
-                f"{samples} samples on {ranks} ranks in batches of {batch}, drop_last={drop}: {figure(found)} steps; "
+                f"{counted(samples, 'sample')} on {counted(ranks, 'rank')} in batches of {batch}, drop_last={drop}: "
+                f"{figure(found)} steps; "
                 f"each rank takes {expected}."
             )
             if not close(found, expected):
@@ -197,8 +198,9 @@ def as_long_as_the_training(attempt: Attempt) -> Iterator[Finding]:
         if len(rates) == expected:
             continue
         seen = (
-            f"{epochs} epochs of {samples} samples on {ranks} ranks in batches of {batch}: "
-            f"{len(rates)} rates; a rank takes {expected} steps."
+            f"{counted(epochs, 'epoch')} of {counted(samples, 'sample')} on {counted(ranks, 'rank')} in batches of "
+            f"{batch}: "
+            f"{counted(len(rates), 'rate')}; a rank takes {counted(expected, 'step')}."
         )
         if ranks > 1 and abs(len(rates) - expected * ranks) <= epochs * ranks:
             yield Finding("not-sharded", seen, "With more ranks an epoch has fewer steps. Whose steps did you count?")

@@ -9,7 +9,7 @@ from typing import Any
 from course_lib.grading.answers import Answer, call, failed
 from course_lib.grading.exercises.run_tables import repeats, scaled, table, world_sizes
 from course_lib.grading.exercises.speedup_cases import judged, refuses
-from course_lib.grading.laws.finding import Finding
+from course_lib.grading.laws.finding import Finding, counted
 from course_lib.grading.laws.speedups import (
     FITTED,
     Runs,
@@ -87,7 +87,7 @@ def amdahl_right(attempt: Attempt) -> Iterator[Finding]:
         elif found is not None and not close(found, expected):
             yield Finding(
                 "wrong-law",
-                f"A serial fraction of {figure(fraction)} on {ranks} ranks: {figure(found)}; it should be "
+                f"A serial fraction of {figure(fraction)} on {counted(ranks, 'rank')}: {figure(found)}; it should be "
                 f"{figure(expected)}.",
                 "How long does it take, if it takes 1 on one rank? The part that stays, and the part that is divided.",
             )
@@ -153,7 +153,8 @@ def too_few(attempt: Attempt) -> Iterator[Finding]:
             counts = [len(rates_of(runs).get(ranks, [])) for ranks in (asked, 1)]
             yield Finding(
                 "too-sure",
-                f"{counts[0]} finished runs on {asked} ranks and {counts[1]} on one, and there was an interval all the "
+                f"{counted(counts[0], 'finished run')} on {counted(asked, 'rank')} and {counts[1]} on one, and there "
+                "was an interval all the "
                 "same.",
                 "Two runs that happen to agree say little. From how many on does the exercise speak of an interval?",
             )

@@ -9,7 +9,7 @@ import numpy as np
 
 from course_lib.grading.calling import first
 from course_lib.grading.exercises import nodes
-from course_lib.grading.laws.finding import Finding
+from course_lib.grading.laws.finding import Finding, counted
 from course_lib.grading.parts import Attempt, Check, Exercise, Part
 
 
@@ -52,7 +52,7 @@ def says(*names: str, launched: bool = True) -> Callable[[Attempt], Iterator[Fin
             if bool(environ) != launched:
                 continue
             where = f"node {environ['GROUP_RANK']}, rank {environ['RANK']}" if environ else "no launcher"
-            where += f", {gpus} GPUs here"
+            where += f", {counted(gpus, 'GPU')} here"
             if "error" in answer:
                 error = answer["error"]
                 undone = error["type"] == "NotImplementedError"

@@ -15,8 +15,8 @@ from torch.nn.utils import parameters_to_vector
 from course_lib.grading import calling, samples
 from course_lib.grading.evidence import Evidence
 from course_lib.grading.inside.harnesses.training import model_of
-from course_lib.grading.laws.finding import Finding, ranks
-from course_lib.grading.laws.learning import NEAR
+from course_lib.grading.laws.finding import Finding, counted, ranks
+from course_lib.grading.laws.replay import NEAR
 from course_lib.grading.parts import Attempt, Check, Exercise, Part
 
 SIZES = (8, 12, 3)
@@ -147,7 +147,7 @@ def _wrong(seen: Run, call: int, expected: Sequence[tuple[torch.Tensor, ...]]) -
     if taken != due:
         return Finding(
             "number-of-steps",
-            f"The optimizer took {taken} steps where {due} were due.",
+            f"The optimizer took {counted(taken, 'step')} where {due} were due.",
             "After which micro-batches does the optimizer move, and what becomes of those that are left at the end?",
         )
     first = next(iter(seen.evidence.ranks.values()))
@@ -190,7 +190,7 @@ def one_exchange(seen: Run) -> Iterator[Finding]:
         if sent > MOST_BYTES * size * due:
             yield Finding(
                 "too-many-exchanges",
-                f"Rank {number} took {due} steps, and exchanged {sent / size:.1f} times the gradient.",
+                f"Rank {number} took {counted(due, 'step')}, and exchanged {sent / size:.1f} times the gradient.",
                 "Need the ranks talk after each micro-batch? Which context of DDP keeps them quiet, and until when?",
             )
             return
@@ -206,7 +206,7 @@ def right_count(seen: Run) -> Iterator[Finding]:
                 shown = value if type(value) in (int, float, type(None)) else type(value).__name__
                 yield Finding(
                     "number-of-steps",
-                    f"Call {call} on rank {rank} should take {due} steps, and returned {shown}.",
+                    f"Call {call} on rank {rank} should take {counted(due, 'step')}, and returned {shown}.",
                     "What becomes of the batches that are left at the end?",
                 )
                 return

@@ -15,8 +15,8 @@ from course_lib.grading.exercises import checkpoints
 from course_lib.grading.exercises.checkpoints import near
 from course_lib.grading.inside.harnesses.training import model_of
 from course_lib.grading.laws import dealing, learning
-from course_lib.grading.laws.finding import Finding, ranks
-from course_lib.grading.laws.learning import Reference
+from course_lib.grading.laws.finding import Finding, counted, ranks
+from course_lib.grading.laws.replay import Reference
 from course_lib.grading.parts import Attempt, Broken, Check, Exercise, Part
 
 SIZES = (9, 6, 3)
@@ -86,7 +86,7 @@ def saves_often(attempt: Attempt) -> Iterator[Finding]:
     if max(times.values()) < EPOCHS:
         yield Finding(
             "saved-rarely",
-            f"In {EPOCHS} epochs the file was written {max(times.values())} times.",
+            f"In {counted(EPOCHS, 'epoch')} the file was written {max(times.values())} times.",
             "What is lost if the power fails in the last epoch?",
         )
 
@@ -136,8 +136,9 @@ def _continued(seen: Trainings, resumed: Evidence) -> Iterator[Finding]:
     if not left * at_least <= taken <= left * at_most:
         yield Finding(
             "epochs",
-            f"{STOPPED} of {EPOCHS} epochs were done; resumed on {world_size} ranks, the run took {taken} steps, "
-            f"which are not those of {left} epochs.",
+            f"{STOPPED} of {counted(EPOCHS, 'epoch')} were done; resumed on {counted(world_size, 'rank')}, the run "
+            f"took {counted(taken, 'step')}, "
+            f"which are not those of {counted(left, 'epoch')}.",
             "At which epoch does the loop begin?",
         )
         return
@@ -146,7 +147,7 @@ def _continued(seen: Trainings, resumed: Evidence) -> Iterator[Finding]:
     if start is None or not near(start, saved):
         yield Finding(
             "other-weights",
-            f"Resumed on {world_size} ranks, the run did not begin with the weights that were saved.",
+            f"Resumed on {counted(world_size, 'rank')}, the run did not begin with the weights that were saved.",
             "What is loaded, into which model, and is anything done to it afterwards?",
         )
 

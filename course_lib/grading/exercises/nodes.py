@@ -74,7 +74,9 @@ def _elsewhere(seen: Evidence, port: str) -> Iterator[Finding]:
 
 def own_gpu(attempt: Attempt) -> Iterator[Finding]:
     """Each rank uses the GPU of its node that has its local rank."""
-    if on_nodes(attempt).record.why == "time":
+    without = on_nodes(attempt)
+    same = next((each for each in starting.joined(without, NODES * PER_NODE) if each.fault == "same-rank"), None)
+    if without.record.why == "time" or same:
         yield from one_group(attempt)  # it would not end with GPUs either
         return
     seen = on_nodes(attempt, gpus=True)

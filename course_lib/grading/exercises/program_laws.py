@@ -14,6 +14,8 @@ from course_lib.grading.evidence import Rank
 from course_lib.grading.exercises.program_runs import (
     BATCH_SIZE,
     FAILS_IN_PASS,
+    MIRRORED,
+    NAN_IN_PASS,
     TRAIN,
     WITHIN,
     Run,
@@ -22,7 +24,7 @@ from course_lib.grading.exercises.program_runs import (
     run,
     tensors,
 )
-from course_lib.grading.laws import dealing, learning, reporting, starting, writing
+from course_lib.grading.laws import dealing, learning, replay, reporting, starting, writing
 from course_lib.grading.laws.finding import Finding, listed, ranks
 from course_lib.grading.parts import Attempt, Broken, answers_of
 from course_lib.grading.sandbox import Program
@@ -148,7 +150,7 @@ def in_step(seen: Run) -> Iterator[Finding]:
     yield from trained(seen)
     yield from learning.same_start(seen.evidence)
     yield from dealing.apart(seen.evidence)
-    yield from learning.in_step(seen.evidence)
+    yield from learning.in_step(seen.evidence, MIRRORED if seen.setting.mirrored else {})
 
 
 def as_one(seen: Run) -> Iterator[Finding]:
@@ -180,12 +182,26 @@ def complete(seen: Run) -> Iterator[Finding]:
     yield from starting.equally_long(seen.evidence)
 
 
+def _disturbed(seen: Run, after: int) -> Iterator[Finding]:
+    """Rank 1 was disturbed in the pass after so many of training, if it came so far."""
+    process = seen.evidence.ranks[1].process
+    passes = [event for event in process.of("forward") if event["training"]]
+    if len(passes) > after and not process.of("disturbed"):
+        yield Finding(
+            "not-disturbed",
+            f"Something was made to happen in step {after} of rank 1; the step was told, and it did not happen.",
+            "Does each step go through the model?",
+        )
+
+
 def ends_together(seen: Run) -> Iterator[Finding]:
     """When a rank fails, all end; or all go on, in step."""
     yield from trained(seen)
+    yield from _disturbed(seen, FAILS_IN_PASS)
     record = seen.evidence.record
     failing = seen.evidence.ranks[1]
-    swallowed = len([event for event in failing.process.of("forward") if event["training"]]) > FAILS_IN_PASS + 1
+    passes = len([event for event in failing.process.of("forward") if event["training"]])
+    swallowed = passes > FAILS_IN_PASS + 1
     if record.why == "time":
         for finding in starting.ended(seen.evidence):
             yield Finding(
@@ -205,6 +221,7 @@ def ends_together(seen: Run) -> Iterator[Finding]:
 def not_a_number(seen: Run) -> Iterator[Finding]:
     """When a rank meets a NaN, all end, or all go on with the same weights."""
     yield from trained(seen)
+    yield from _disturbed(seen, NAN_IN_PASS)
     found: Iterable[Finding] = ()
     if seen.evidence.record.why == "time":
         found = starting.ended(seen.evidence)
@@ -223,6 +240,13 @@ def prepared(seen: Run) -> Iterator[Finding]:
     yield from starting.started(seen.evidence, seen.setting.world_size)
     yield from writing.prepared_once(seen.evidence, "data")
     yield from trained(seen)
+    for node in range(seen.setting.nodes):
+        if any(f"node{node}/data/{name}.npy" not in seen.evidence.record.files for name in seen.data):
+            yield Finding(
+                "not-prepared",
+                f"The images were not unpacked into the folder data of node {node}.",
+                "Each node has a disk of its own. Which of its processes unpacks the data there?",
+            )
 
 
 def speed(seen: Run) -> Iterator[Finding]:
@@ -246,10 +270,12 @@ def accuracy(seen: Run) -> Iterator[Finding]:
         return
     images, labels = tensors(seen, "val")
     model = one_gpu().WideResNet()
+    known = reporting.weights_after(seen.evidence, seen.setting.epochs)
+    yield from learning.same_model(known, model)
     outputs: list[torch.Tensor | None] = []
-    with learning.on_one_thread(), torch.no_grad():
-        for weights in reporting.weights_after(seen.evidence, seen.setting.epochs):
-            if weights is not None and len(weights) == learning.size_of(model):
+    with replay.on_one_thread(), torch.no_grad():
+        for weights in known:
+            if weights is not None:
                 vector_to_parameters(weights.clone(), model.parameters())
                 outputs.append(model(images))
             else:
@@ -261,7 +287,7 @@ def one_writer(seen: Run) -> Iterator[Finding]:
     """Each file of results is written by one process."""
     yield from trained(seen)
     for path in ("model.pt", "result.json"):
-        for finding in writing.one_writer(seen.evidence, path):
+        for finding in writing.one_writer(seen.evidence, path, seen.files):
             if finding.fault == "not-written":
                 yield from starting.ended(seen.evidence)
             yield finding
@@ -289,9 +315,11 @@ def saved(attempt: Attempt, name: str) -> Iterator[Finding]:
         return
     model = one_gpu().WideResNet()
     weights = reporting.weights_after(seen.evidence, seen.setting.epochs)[-1]
-    if weights is not None and len(weights) == learning.size_of(model):
+    yield from learning.same_model([weights], model)
+    if weights is not None:
         vector_to_parameters(weights.clone(), model.parameters())
-        yield from reporting.same_weights(given, {name: each.detach() for name, each in model.named_parameters()})
+    expected = {name: each.detach() for name, each in model.named_parameters()}
+    yield from reporting.same_weights(given, expected, known=weights is not None)
 
 
 def trained(seen: Run) -> Iterator[Finding]:

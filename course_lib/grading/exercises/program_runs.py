@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 
 from course_lib.grading import samples
 from course_lib.grading.evidence import Evidence
-from course_lib.grading.laws.learning import Reference
+from course_lib.grading.laws.replay import Reference
 from course_lib.grading.laws.starting import ended
 from course_lib.grading.parts import Attempt, Broken
 from course_lib.grading.sandbox import Program, Record
@@ -30,7 +30,8 @@ RATES = {"sgd": 0.1, "adamw": 0.01}  # so that a few steps change what the model
 OPTIMIZERS = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}
 SLOW = {"slow": {"1": 0.15}, "slow_evaluation": {"1": 0.4}}  # seconds: a pass of rank 1; others take a few milliseconds
 SLOW_WRITES = 0.25  # seconds
-FAILS_IN_PASS = 1
+MIRRORED = {1: 1}  # in this pass of rank 1 its images are given backwards: see inside/probes/training.py
+FAILS_IN_PASS = NAN_IN_PASS = 1
 Probes = Mapping[str, Mapping[str, Any]]
 
 
@@ -41,6 +42,7 @@ class Setting:
     Fields:
         ranks: of each node, or of each copy.
         copies: programs that know nothing of each other, at the same time; the first has no address given.
+        mirrored: whether a rank is given images that no other knows of.
         unpacked: whether the images are there as they are after `prepare`; otherwise the program has to unpack them.
     """
 
@@ -50,6 +52,7 @@ class Setting:
     optimizer: str = "sgd"
     epochs: int = 2
     unpacked: bool = True
+    mirrored: bool = False
     probes: Probes = field(default_factory=dict)
 
     @property
@@ -60,7 +63,7 @@ class Setting:
 
 SETTINGS = {
     "1": Setting(1, copies=2, epochs=1),
-    "2": Setting(2),
+    "2": Setting(2, mirrored=True),
     "3": Setting(3, optimizer="adamw", probes={"disturbances": SLOW}),
     "2x2": Setting(2, nodes=2, epochs=1, probes={"disturbances": SLOW}),
     "gpus": Setting(2, nodes=2, epochs=1, probes={"gpus": {"count": 2}}),
@@ -68,7 +71,7 @@ SETTINGS = {
         2, nodes=2, epochs=1, unpacked=False, probes={"disturbances": SLOW, "files": {"slow": SLOW_WRITES}}
     ),
     "failing": Setting(2, probes={"disturbances": {"fails": {"1": FAILS_IN_PASS}}}),
-    "nan": Setting(2, epochs=1, probes={"disturbances": {"not_a_number": {"1": 1}}}),
+    "nan": Setting(2, epochs=1, probes={"disturbances": {"not_a_number": {"1": NAN_IN_PASS}}}),
 }
 WITHIN = {"2x2": "cold"}  # a program that keeps a law in the second run keeps it in the first, which need not be made
 
@@ -133,17 +136,22 @@ def _run(attempt: Attempt, setting: Setting) -> Run:
                 *("--epochs", str(setting.epochs), "--optimizer", setting.optimizer),
             ],
             environ=_address(setting, place, host, port, attempt.isolated),
-            probes={"group": {}, "training": {}, "files": {}, **setting.probes},
+            probes={"group": {}, "training": _watched(setting), "files": {}, **setting.probes},
         )
         for place in range(setting.nodes * setting.copies)
     ]
     given = _files(attempt.code, data, setting.unpacked)
     placed = {f"{program.folder}/{path}": content for program in programs for path, content in given.items()}
-    wanted = [f"{program.folder}/{path}" for program in programs for path in ("result.json", "model.pt")]
+    unpacked = () if setting.unpacked else [f"data/{name}.npy" for name in data]
+    wanted = [f"{program.folder}/{path}" for program in programs for path in ("result.json", "model.pt", *unpacked)]
     record = attempt.run(programs, placed, SECONDS, wanted)
     copies = [_part(record, place) for place in range(setting.copies)] if setting.copies > 1 else [Evidence(record)]
     written = {path.partition("/")[2]: record.files[path] for path in reversed(wanted) if path in record.files}
     return Run(copies[0], copies, setting, data, seed, host, written)
+
+
+def _watched(setting: Setting) -> dict[str, Any]:
+    return {"mirrored": {str(rank): number for rank, number in MIRRORED.items()}} if setting.mirrored else {}
 
 
 def _address(setting: Setting, place: int, host: str, port: int, isolated: bool) -> dict[str, str]:
@@ -197,7 +205,10 @@ def reference(seen: Run) -> Reference:
     """One process that is given the same data and options."""
     images, labels = tensors(seen, "train")
     kind, lr = OPTIMIZERS[seen.setting.optimizer], RATES[seen.setting.optimizer]
-    return Reference(one_gpu().WideResNet, images, labels, cross_entropy, lambda parameters: kind(parameters, lr=lr))
+    mirrored = MIRRORED if seen.setting.mirrored else {}
+    return Reference(
+        one_gpu().WideResNet, images, labels, cross_entropy, lambda parameters: kind(parameters, lr=lr), mirrored
+    )
 
 
 def tensors(seen: Run, part: str) -> tuple[torch.Tensor, torch.Tensor]:

@@ -18,8 +18,8 @@ from course_lib.grading import calling, samples
 from course_lib.grading.calling import Group
 from course_lib.grading.evidence import Evidence
 from course_lib.grading.laws import dealing, learning, starting
-from course_lib.grading.laws.finding import Finding, ranks
-from course_lib.grading.laws.learning import Reference
+from course_lib.grading.laws.finding import Finding, counted, ranks
+from course_lib.grading.laws.replay import Reference
 from course_lib.grading.parts import Attempt
 from course_lib.grading.sandbox import Program
 
@@ -168,7 +168,8 @@ def shared_work(seen: Run) -> Iterator[Finding]:
     if looked[busiest] > EPOCHS * (VAL / WORLD_SIZE + 2):
         yield Finding(
             "unshared-evaluation",
-            f"There are {VAL} validation sequences; in {EPOCHS} epochs rank {busiest} looked at {looked[busiest]}.",
+            f"There are {VAL} validation sequences; in {counted(EPOCHS, 'epoch')} rank {busiest} looked at "
+            f"{looked[busiest]}.",
             "Is anybody marking a paper that another one marks too, and what do the others do meanwhile?",
         )
 
@@ -191,7 +192,7 @@ def few_messages(seen: Run) -> Iterator[Finding]:
         if len(sent) > MESSAGES * steps + MESSAGES_AN_EPOCH * EPOCHS:
             yield Finding(
                 "many-messages",
-                f"Rank {number} took part in {len(sent)} exchanges in {steps} steps.",
+                f"Rank {number} took part in {counted(len(sent), 'exchange')} in {counted(steps, 'step')}.",
                 "Each message has to travel, however small it is. Which of them can go together?",
             )
             return

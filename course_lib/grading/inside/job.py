@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
-import shutil
 import signal
 import stat
 import sys
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.grading.inside import processes, student
+from course_lib.grading.inside.channel import KEY_BYTES
+from course_lib.grading.inside.emptying import empty
 from course_lib.grading.inside.limits import Limits
 from course_lib.grading.inside.listening import OUTPUT_KEPT, Listener
 from course_lib.grading.inside.notices import tell
@@ -35,14 +36,15 @@ class Job:
         self._began = time.monotonic()
         self._limits = Limits(request["seconds"], request["cpu_seconds"], request["memory"])
         self._programs: dict[int, int] = {}  # pid -> place
+        self._key = os.urandom(KEY_BYTES)
         self._looked = 0.0
 
     def run(self) -> None:
         """Start the programs, pass on what they tell, and end all."""
-        _empty(self._folder)
+        empty([self._folder])
         try:
             self._place_files()
-            self._listener = Listener(self._folder / SOCKET)
+            self._listener = Listener(self._folder / SOCKET, self._key)
             for place, program in enumerate(self._request["programs"]):
                 self._start(place, program)
             why = self._follow()
@@ -52,11 +54,10 @@ class Job:
         self._listener.drain()
         self._listener.close()
         files = {name: base64.b64encode(content).decode() for name, content in self._collected()}
-        for folder in (self._folder, *map(Path, self._request["scratch"])):
-            _empty(folder)
+        clean &= empty([self._folder, *map(Path, self._request["scratch"])])
         seconds = time.monotonic() - self._began
         told = {"output": self._listener.outputs(), "stacks": stacks, "files": files, "clean": clean}
-        tell({"is": "over", "why": why, "seconds": seconds, **told})
+        tell({"is": "over", "why": why, "seconds": seconds, "strangers": self._listener.strangers, **told})
 
     def _place_files(self) -> None:
         for name, content in self._request["files"].items():
@@ -71,7 +72,7 @@ class Job:
         ours, theirs = os.pipe()
         pid = os.fork()
         if pid == 0:
-            _become({**program, "place": place}, self._folder, theirs)
+            _become({**program, "place": place}, self._folder, self._key, theirs)
         os.close(theirs)
         tell({"is": "started", "pid": pid, "place": place})
         self._programs[pid] = place
@@ -111,13 +112,15 @@ class Job:
         return stacks
 
     def _collected(self) -> Iterator[tuple[str, bytes]]:
-        """The files that were asked for, as far as they are there."""
+        """The files that were asked for, as far as they are there, and in the folder."""
         for name in self._request["collect"]:
             with contextlib.suppress(OSError):
-                yield name, _read(self._folder / name, MOST_COLLECTED)
+                path = os.path.realpath(self._folder / name)  # links may lead to it, but not out of the folder
+                if path.startswith(os.path.realpath(self._folder) + os.sep):
+                    yield name, _read(path, MOST_COLLECTED)
 
 
-def _become(program: dict[str, Any], folder: Path, output: int) -> None:
+def _become(program: dict[str, Any], folder: Path, key: bytes, output: int) -> None:
     """The child's half of a fork: shed what is the server's, then run the program."""
     code = 1
     try:
@@ -132,7 +135,7 @@ def _become(program: dict[str, Any], folder: Path, output: int) -> None:
         sys.stderr = open(2, "w", buffering=1, closefd=False)
         os.chdir(folder / program["folder"])
 
-        code = student.run_program(program, str(folder / SOCKET), str(folder / STACKS))
+        code = student.run_program(program, str(folder / SOCKET), key, str(folder / STACKS))
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
@@ -141,7 +144,7 @@ def _become(program: dict[str, Any], folder: Path, output: int) -> None:
         os._exit(code)
 
 
-def _read(path: Path, most: int) -> bytes:
+def _read(path: str | Path, most: int) -> bytes:
     """The first bytes of a file; a student's program may have put anything in its place.
 
     Raises:
@@ -152,12 +155,3 @@ def _read(path: Path, most: int) -> bytes:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise OSError(f"{path} is no file")
         return file.read(most)
-
-
-def _empty(folder: Path) -> None:
-    """Remove all that is in a folder."""
-    for path in folder.iterdir():
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)

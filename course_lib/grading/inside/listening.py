@@ -12,7 +12,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from course_lib.grading.inside.channel import LENGTH
+from course_lib.grading.inside import processes
+from course_lib.grading.inside.channel import KEY_BYTES, LENGTH
 from course_lib.grading.inside.encoding import MOST_BYTES
 from course_lib.grading.inside.notices import tell
 
@@ -26,6 +27,7 @@ class _Connection:
     """One process that tells what it does."""
 
     pid: int
+    has_key: bool = False
     buffer: bytearray = field(default_factory=bytearray)
 
 
@@ -55,11 +57,13 @@ class Listener:
     Attributes:
         pids: of all processes that told something.
         told: bytes, of all of them.
+        strangers: connections that did not begin with the key: not of the checks' own code.
     """
 
-    def __init__(self, address: Path) -> None:
+    def __init__(self, address: Path, key: bytes) -> None:
         self.pids: set[int] = set()
-        self.told = 0
+        self.told = self.strangers = 0
+        self._key = key
         self._outputs: list[_Output] = []
         self._selector = selectors.DefaultSelector()
         self._listener = socket.socket(socket.AF_UNIX)
@@ -106,20 +110,44 @@ class Listener:
             content = connected.recv(1 << 20)
         self.told += len(content)
         connection.buffer += content
-        while len(connection.buffer) >= LENGTH.size:
+        if not (content and self._is_known(connection) and self._take(connected, connection)):
+            self._selector.unregister(connected)
+            connected.close()
+
+    def _is_known(self, connection: _Connection) -> bool:
+        """Whether it began with the key, as far as it came."""
+        if not connection.has_key:
+            began = bytes(connection.buffer[:KEY_BYTES])
+            if not self._key.startswith(began):
+                self.strangers += 1
+                return False
+            if began == self._key:
+                connection.has_key = True
+                del connection.buffer[:KEY_BYTES]
+        return True
+
+    def _take(self, connected: socket.socket, connection: _Connection) -> bool:
+        """Pass on the events that have come completely; whether more may come."""
+        while connection.has_key and len(connection.buffer) >= LENGTH.size:
             (length,) = LENGTH.unpack_from(connection.buffer)
             if length > 2 * MOST_BYTES or self.told > MOST_TOLD:
-                content = b""  # nothing that channel.py sends is so long
-                break
+                return False  # nothing that channel.py sends is so long
             if len(connection.buffer) < LENGTH.size + length:
                 break
             event = bytes(connection.buffer[LENGTH.size : LENGTH.size + length])
             del connection.buffer[: LENGTH.size + length]
+            if not event:
+                self._look(connected, connection.pid)
+                continue
             at = time.monotonic()
             tell({"is": "event", "pid": connection.pid, "at": at, "bytes": len(event)}, event)
-        if not content:
-            self._selector.unregister(connected)
-            connected.close()
+        return True
+
+    def _look(self, connected: socket.socket, pid: int) -> None:
+        """Tell whether a process, which waits for that, is connected to another one that told something."""
+        tell({"is": "looked", "pid": pid, "connected": processes.is_connected(pid, self.pids)})
+        with contextlib.suppress(OSError):
+            connected.send(b"!", socket.MSG_DONTWAIT)
 
     def _read_output(self, pipe: int, output: _Output) -> None:
         content = os.read(pipe, 1 << 16)

@@ -9,9 +9,10 @@ One job at a time. Requests come as JSON lines on standard input, notices go as 
     {"is": "started", "pid": …, "place": …}      a program; place: the number of it in the request
     {"is": "event", "pid": …, "at": …, "bytes": …}   a process told something (see channel.py), and when; it follows, as
                                                      it was sent, in so many bytes
+    {"is": "looked", "pid": …, "connected": …}   whether it has a connection to another process; null: nobody knows
     {"is": "exit", "pid": …, "place": …, "code": …}   it ended
     {"is": "over", "why": …, "seconds": …, "output": [of each program], "stacks": {pid: where it was},
-     "files": {name: base64}, "clean": …}
+     "strangers": connections to here that students' code made, "files": {name: base64}, "clean": …}
 
 `why` is "ended", "time", "memory" or "processes". Time is over too when all processes do nothing but wait for a while:
 for each other, that is. After "over" no process of the job is there, and its files are gone.
@@ -23,14 +24,15 @@ import gc
 import importlib
 import io
 import json
-import shutil
 import signal
 import sys
 import weakref
+from pathlib import Path
 
 import torch
 
 from course_lib.grading.inside import processes, student
+from course_lib.grading.inside.emptying import remove
 from course_lib.grading.inside.job import Job
 from course_lib.grading.inside.notices import have_the_output, tell
 
@@ -90,4 +92,4 @@ if __name__ == "__main__":
         main()
     finally:
         processes.kill_descendants()
-        shutil.rmtree(sys.argv[1], ignore_errors=True)  # who started it may be gone
+        remove(Path(sys.argv[1]))  # who started it may be gone

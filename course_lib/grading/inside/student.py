@@ -33,8 +33,8 @@ _course: list[str] = []  # all of its modules that are loaded
 ADDRESS_SPACE, FILE_SIZE, OPEN_FILES = 6 << 30, 64 << 20, 512
 
 
-def run_program(program: dict[str, Any], address: str, stacks: str) -> int:
-    """Run one program of a job, and tell how it ends; its exit code.
+def run_program(program: dict[str, Any], address: str, key: bytes, stacks: str) -> int:
+    """Run one program of a job, and tell how it ends, by the key of the job; its exit code.
 
     The program is {"probes": {name: options}, "environ": {…}} and one of
     {"path": …, "argv": […]}: a file that is run as `python path *argv`;
@@ -43,7 +43,7 @@ def run_program(program: dict[str, Any], address: str, stacks: str) -> int:
     """
     os.environ.update(program["environ"])
     _limit()
-    channel = Channel(address, program["place"])
+    channel = Channel(address, key, program["place"])
     _at_each_fork(channel, Path(stacks))
     for name, options in program["probes"].items():
         importlib.import_module(f"{PROBES}.{name}").install(channel, **options)

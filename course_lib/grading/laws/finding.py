@@ -29,6 +29,14 @@ def listed(items: Iterable[object], most: int = 6) -> str:
     return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
+def counted(number: int, noun: str, verb: str = "") -> str:
+    """So many of something in words: "1 rank was", "3 ranks were"; `noun` and `verb` are given as for one."""
+    several = number != 1
+    ending = ("es" if noun.endswith(("s", "ch")) else "s") * several
+    verbs = {"was": "were", "waits": "wait", "says": "say", "is": "are"}
+    return f"{number:,} {noun}{ending}" + (f" {verbs[verb] if several else verb}" if verb else "")
+
+
 def ranks(numbers: Sequence[int]) -> str:
     """Ranks in words: "rank 0", "ranks 0 and 1"."""
     return f"rank{'s' * (len(numbers) != 1)} {listed(numbers)}"

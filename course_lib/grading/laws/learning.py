@@ -2,44 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import torch
 from torch import nn
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from course_lib.grading import samples
 from course_lib.grading.evidence import Evidence, Rank, Round
-from course_lib.grading.laws.finding import Finding, listed, ranks
+from course_lib.grading.laws.finding import Finding, counted, listed, ranks
+from course_lib.grading.laws.replay import NEAR, Parts, Reference, Replay, on_one_thread, size_of
 
 SAME = 1e-5  # weights further apart are not the same; right programs come to 2e-6
-NEAR = 0.005  # of an update: a prediction that is further off is another one; gradients sent as float16 come to 7e-4
-NEAR_ADAPTIVE = 0.03  # by an optimizer that divides by the gradients' size: rounding of small ones becomes large
+UNRELATED = 0.1  # the cosine of two gradients, below which they are
+OTHER_GRADIENT = "other-gradient"
 
 
-@dataclass(frozen=True)
-class Reference:
-    """One process that would do the same.
-
-    Fields:
-        model: makes the model, with any weights.
-        inputs, targets: the training set as the model gets it, one row a sample.
-        loss: of outputs and targets; the mean over the samples.
-        optimizer: makes the optimizer for parameters.
-    """
-
-    model: Callable[[], nn.Module]
-    inputs: torch.Tensor
-    targets: torch.Tensor
-    loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-    optimizer: Callable[[list[nn.Parameter]], torch.optim.Optimizer]
+def same_model(known: Sequence[torch.Tensor | None], model: nn.Module) -> Iterator[Finding]:
+    """Weights are those of a model like this one, where they are known."""
+    return _other_sizes([weights for weights in known if weights is not None], size_of(model))
 
 
-def size_of(model: nn.Module) -> int:
-    """How many values the parameters of a model have."""
-    return sum(parameter.numel() for parameter in model.parameters())
+def _other_sizes(known: Sequence[torch.Tensor | None], size: int, unknown: str = "") -> Iterator[Finding]:
+    sizes = {unknown if weights is None else len(weights) for weights in known}
+    if sizes - {size}:
+        yield Finding(
+            "other-model",
+            f"The model has {listed(sizes)} values; the one that was given has {size}.",
+            "Is it still the model of the program for one GPU?",
+        )
 
 
 def same_start(evidence: Evidence) -> Iterator[Finding]:
@@ -53,16 +43,19 @@ def same_start(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def in_step(evidence: Evidence) -> Iterator[Finding]:
-    """All ranks have the same weights before each step."""
+def in_step(evidence: Evidence, mirrored: Mapping[int, int] = MappingProxyType({})) -> Iterator[Finding]:
+    """All ranks have the same weights before each step; `mirrored` as in `Reference`."""
     steps = min((len(rank.rounds) for rank in evidence.ranks.values()), default=0)
     for step in range(1, steps):
         apart = _apart(evidence, step)
         if apart and not _apart(evidence, 0):
             first = min(evidence.ranks)
+            if step > 1 and (unheard := _mirrored_of(_parts(evidence, step - 1), mirrored)):
+                yield _not_shared(unheard)
+                return
             yield Finding(
                 "drift",
-                f"After {step} step{'s' * (step > 1)} the weights of {ranks(apart)} are not those of rank {first}.",
+                f"After {counted(step, 'step')} the weights of {ranks(apart)} are not those of rank {first}.",
                 "After a step, do all ranks own the same weights? What would make them?",
             )
             return
@@ -77,31 +70,14 @@ def as_one_process(evidence: Evidence, reference: Reference, exact: bool = False
         yield from _replayed(evidence, reference, exact)
 
 
-@contextmanager
-def on_one_thread() -> Iterator[None]:
-    """On one thread, which small models are faster on, and without a trace in the random numbers of the caller."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.random.fork_rng(devices=[]):
-            yield
-    finally:
-        torch.set_num_threads(threads)
-
-
 def _replayed(evidence: Evidence, reference: Reference, exact: bool) -> Iterator[Finding]:
     first = evidence.ranks[min(evidence.ranks)]
-    sizes = {None if each.weights is None else len(each.weights) for each in first.rounds}
     replay = Replay(reference)
-    if sizes - {replay.size}:
-        yield Finding(
-            "other-model",
-            f"The model has {listed(sizes)} values; the one that was given has {replay.size}.".replace("None", "many"),
-            "Is it still the model of the program for one GPU?",
-        )
+    if other := next(_other_sizes([each.weights for each in first.rounds], replay.size, "many"), None):
+        yield other
         return
     for step, (before, after) in enumerate(zip(first.rounds, _afterwards(first), strict=True)):
-        parts = [rank.rounds[step] for rank in evidence.ranks.values() if step < len(rank.rounds)]
+        parts = _parts(evidence, step)
         if after is None or before.weights is None:
             return
         candidates = replay.updates(before.weights, parts, exact)
@@ -120,64 +96,23 @@ def _replayed(evidence: Evidence, reference: Reference, exact: bool) -> Iterator
                     f"In step {step} the learning rate is {before.lr[0]:.3g}; the program was given {replay.lr:.3g}.",
                     "Does a mean gradient need another learning rate than the one that was asked for?",
                 )
+            elif unheard := _not_heard_of(replay, before.weights, parts, exact, update):
+                yield unheard
+            elif _is_unrelated(replay, before, parts):
+                yield Finding(
+                    OTHER_GRADIENT,
+                    f"In step {step} the gradient has nothing to do with that of the images which the ranks read.",
+                    "From which loss, of which images, does it come?",
+                )
             else:
+                replay.updates(before.weights, parts, exact)
                 yield _wrong_update(step, before.gradient, replay, len(parts), update, candidates[0])
             return
         replay.take(before.weights, min(candidates, key=lambda each: _off(update, each)))
 
 
-class Replay:
-    """A process that takes the same steps, each from the weights that were seen."""
-
-    def __init__(self, reference: Reference) -> None:
-        self._reference = reference
-        self._model = reference.model()
-        self._optimizer = reference.optimizer(list(self._model.parameters()))
-        self._state = self._optimizer.state_dict()
-        self._states: list[dict[str, object]] = []
-        self.gradient = torch.empty(0)
-        self.near = NEAR if isinstance(self._optimizer, torch.optim.SGD) else NEAR_ADAPTIVE
-        self.clips = False  # whether a hook of the optimizer changes the gradient
-        self.size = size_of(self._model)
-        self.lr = float(self._optimizer.param_groups[0]["lr"])
-
-    def updates(self, weights: torch.Tensor, parts: list[Round], exact: bool = False) -> list[torch.Tensor]:
-        """How the weights would change: by the mean over all samples, and by the mean of the batches' means."""
-        batches = [samples.ids(batch) for part in parts for batch in part.batches]
-        if any(sample is None for batch in batches for sample in batch):
-            return []
-        together = [sample for batch in batches for sample in batch]
-        ways = [[together]]
-        if len({len(batch) for batch in batches}) > 1 and not exact:
-            ways.append(batches)
-        found: list[torch.Tensor] = []
-        self._states = []
-        for way in ways:
-            self._optimizer.load_state_dict(self._state)
-            vector_to_parameters(weights.clone(), self._model.parameters())
-            self._optimizer.zero_grad()
-            for batch in way:
-                inputs, targets = self._reference.inputs[batch], self._reference.targets[batch]
-                (self._reference.loss(self._model(inputs), targets) / len(way)).backward()
-            gradient = parameters_to_vector([_gradient(each) for each in self._model.parameters()])
-            self._optimizer.step()
-            if not found:
-                self.gradient = gradient
-                after = parameters_to_vector([_gradient(each) for each in self._model.parameters()])
-                self.clips = not torch.equal(gradient, after)
-            found.append(parameters_to_vector(self._model.parameters()).detach() - weights)
-            self._states.append(self._optimizer.state_dict())
-        self._found = found
-        return found
-
-    def take(self, weights: torch.Tensor, update: torch.Tensor) -> None:
-        """Go on from the one of the updates that was seen."""
-        place = next(place for place, each in enumerate(self._found) if each is update)
-        self._state = self._states[place]
-
-
-def _gradient(parameter: nn.Parameter) -> torch.Tensor:
-    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+def _parts(evidence: Evidence, step: int) -> dict[int, Round]:
+    return {number: rank.rounds[step] for number, rank in evidence.ranks.items() if step < len(rank.rounds)}
 
 
 def _afterwards(rank: Rank) -> list[torch.Tensor | None]:
@@ -189,7 +124,7 @@ def _afterwards(rank: Rank) -> list[torch.Tensor | None]:
 
 def _apart(evidence: Evidence, step: int) -> list[int]:
     """The ranks whose weights before a step are not those of the first rank."""
-    rounds = {number: rank.rounds[step] for number, rank in evidence.ranks.items() if step < len(rank.rounds)}
+    rounds = _parts(evidence, step)
     if len(rounds) < 2:
         return []
     first, *others = rounds
@@ -211,6 +146,42 @@ def _off(update: torch.Tensor, predicted: torch.Tensor) -> float:
     return float((update - predicted).norm() / predicted.norm().clamp_min(1e-9))
 
 
+def _not_heard_of(
+    replay: Replay, weights: torch.Tensor, parts: Parts, exact: bool, update: torch.Tensor
+) -> Finding | None:
+    """A step that is right but for the samples which a rank was given backwards: only that rank can tell of them."""
+    disturbed = _mirrored_of(parts, replay.mirrored)
+    as_if = replay.updates(weights, parts, exact, mirror=False) if disturbed else []
+    return _not_shared(disturbed) if any(_off(update, each) <= NEAR for each in as_if) else None
+
+
+def _mirrored_of(parts: Parts, mirrored: Mapping[int, int]) -> list[int]:
+    """The ranks that were given samples backwards in this step."""
+    passes = {rank: range(part.passes_before, part.passes_before + len(part.batches)) for rank, part in parts.items()}
+    return [rank for rank, each in passes.items() if mirrored.get(rank) in each]
+
+
+def _not_shared(disturbed: list[int]) -> Finding:
+    return Finding(
+        "not-shared",
+        f"The check put other images into the model of {ranks(disturbed)}, which no other rank has seen. The weights "
+        "of the others changed as if that had not been: they do not come from the gradients of all ranks.",
+        "Does each rank work on its own images alone, and get the gradients of the others from the others?",
+    )
+
+
+def _is_unrelated(replay: Replay, before: Round, parts: Parts) -> bool:
+    """Whether a gradient points nowhere near that of all ranks' samples, nor near that of any rank's."""
+    if before.gradient is None or before.weights is None or len(before.gradient) != replay.size:
+        return False
+    for some in (parts, *({rank: part} for rank, part in parts.items())):
+        replay.updates(before.weights, some)
+        norms = float(before.gradient.norm() * replay.gradient.norm())
+        if norms == 0 or abs(float(before.gradient @ replay.gradient)) > UNRELATED * norms:
+            return False
+    return True
+
+
 def _wrong_update(
     step: int,
     gradient: torch.Tensor | None,
@@ -226,8 +197,8 @@ def _wrong_update(
         size = float(update.norm() / right.norm().clamp_min(1e-9))
         return Finding(
             "other-update",
-            f"Step {step} changed the weights otherwise than one process with the same {world_size} batches would: "
-            f"by {size:.2f} times as much, and not in the same direction.",
+            f"Step {step} changed the weights otherwise than one process with the same "
+            f"{counted(world_size, 'batch')} would: by {size:.2f} times as much, and not in the same direction.",
             "What does the optimizer see: the mean gradient of all ranks, or that of one?",
         )
     words = f"In step {step} the gradient is {ratio:.3g} times that of one process with the samples of all ranks."

@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import ceil, cos, pi, sqrt
 from typing import Any
 
-from course_lib.grading.laws.finding import Finding
+from course_lib.grading.laws.finding import Finding, counted
 from course_lib.grading.laws.values import close, figure
 
 TOLERANCE = 1e-4  # of a schedule in float32
@@ -20,8 +20,8 @@ def right_rate(found: float, lr: float, base: int, batch: int, ranks: int, rule:
     if close(found, lr * k ** powers[rule]):
         return
     seen = (
-        f"{rule}, {ranks} ranks with {batch} samples each, tuned for {base}: the rate is {figure(found / lr)} times "
-        f"the one that was given; it should be {figure(k ** powers[rule])} times."
+        f"{rule}, {counted(ranks, 'rank')} with {counted(batch, 'sample')} each, tuned for {base}: the rate is "
+        f"{figure(found / lr)} times the one that was given; it should be {figure(k ** powers[rule])} times."
     )
     instead = (
         ("other-rule", k if rule != "linear" else sqrt(k), "Which rule was asked for?"),
@@ -69,7 +69,7 @@ def off_the_curve(found: float, step: int, warmup: int, total: int) -> Finding:
     """Another rate than it should be, as a part of the peak."""
     expected = factor(step, warmup, total)
     seen = (
-        f"Step {step} of {total}, with {warmup} steps of warm-up: the rate is {figure(found)} times the "
+        f"Step {step} of {total}, with {counted(warmup, 'step')} of warm-up: the rate is {figure(found)} times the "
         f"peak; it should "
         f"be {figure(expected)} times."
     )
@@ -108,7 +108,8 @@ def right_schedule(rates: Sequence[float], given: Sequence[Any]) -> Iterator[Fin
         for one, other in zip(rates, expected, strict=True)
     ):
         return
-    seen = f"{ranks} ranks, {steps} steps an epoch, {warmup_epochs} of {epochs} epochs to warm up:"
+    length = f"{counted(steps, 'step')} an epoch, {warmup_epochs} of {counted(epochs, 'epoch')}"
+    seen = f"{counted(ranks, 'rank')}, {length} to warm up:"
     if not rates or not close(max(rates), peak, TOLERANCE):
         top = figure(max(rates) / lr) if rates else "nothing"
         yield Finding(
@@ -119,7 +120,8 @@ def right_schedule(rates: Sequence[float], given: Sequence[Any]) -> Iterator[Fin
     elif not close(rates.index(max(rates)) + 1, warmup) and rates.index(max(rates)) != warmup:
         yield Finding(
             "peak-elsewhere",
-            f"{seen} the peak comes in step {rates.index(max(rates))}; the warm-up is over after {warmup} steps.",
+            f"{seen} the peak comes in step {rates.index(max(rates))}; "
+            f"the warm-up is over after {counted(warmup, 'step')}.",
             "How many steps does a rank take in the epochs of the warm-up?",
         )
     elif rates[-1] > expected[-1] * 2 + 1e-9:

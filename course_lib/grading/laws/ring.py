@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course_lib.grading.laws.finding import Finding, listed
+from course_lib.grading.laws.finding import Finding, counted, listed
 from course_lib.grading.laws.values import described, integer, of_other_type, tensors_close
 from course_lib.grading.sandbox import Process
 
@@ -18,7 +18,7 @@ SENDS, RECEIVES = ("send", "isend"), ("recv", "irecv")
 
 def well_cut(tensor: Tensor, world_size: int, value: Any) -> Iterator[Finding]:
     """Chunks that together are the tensor, as many as ranks, and fair."""
-    said = f"{len(tensor)} values for {world_size} ranks"
+    said = f"{counted(len(tensor), 'value')} for {counted(world_size, 'rank')}"
     if not isinstance(value, (list, tuple)) or not all(isinstance(each, Tensor) and each.ndim == 1 for each in value):
         yield of_other_type("chunks", value, "a list of one-dimensional tensors")
         return
@@ -26,7 +26,7 @@ def well_cut(tensor: Tensor, world_size: int, value: Any) -> Iterator[Finding]:
     if len(value) != world_size:
         yield Finding(
             "number-of-chunks",
-            f"{said}: {len(value)} chunks, of {listed(sizes)} values.",
+            f"{said}: {counted(len(value), 'chunk')}, of {listed(sizes)} values.",
             "The ring has a chunk for each rank, always. Of how many values is one that is left over?",
         )
     elif not torch.equal(torch.cat(list(value)), tensor):
@@ -61,7 +61,7 @@ class Sent:
 def is_the_sum(world_size: int, rank: int, value: Any, returned: Any, given: Sequence[Tensor]) -> Iterator[Finding]:
     """The tensor of a rank is the sum of all."""
     expected = torch.stack(list(given)).sum(0)
-    who = f"{len(expected)} values on {world_size} ranks"
+    who = f"{counted(len(expected), 'value')} on {counted(world_size, 'rank')}"
     if isinstance(value, Tensor) and _equal(value, expected):
         return
     if not isinstance(value, Tensor) or value.shape != expected.shape or value.dtype != expected.dtype:
@@ -87,7 +87,7 @@ def is_the_sum(world_size: int, rank: int, value: Any, returned: Any, given: Seq
 def well_scattered(world_size: int, values: Sequence[Any], given: Sequence[Tensor]) -> Iterator[Finding]:
     """Each rank has the sum of a chunk of its own."""
     expected = torch.stack(list(given)).sum(0)
-    said = f"{len(expected)} values on {world_size} ranks"
+    said = f"{counted(len(expected), 'value')} on {counted(world_size, 'rank')}"
     owners: dict[int, int] = {}
     found: list[Tensor | None] = [None] * world_size
     for rank, value in enumerate(values):
@@ -125,7 +125,7 @@ def well_scattered(world_size: int, values: Sequence[Any], given: Sequence[Tenso
 
 def on_the_ring_only(world_size: int, rank: int, sent: Sent, tensor: Tensor, messages: int) -> Iterator[Finding]:
     """A rank sent so many messages of a chunk each to the next rank, and heard from the one before."""
-    who = f"On {world_size} ranks, rank {rank}"
+    who = f"On {counted(world_size, 'rank')}, rank {rank}"
     following, before = (rank + 1) % world_size, (rank - 1) % world_size
     targets = {peer for peer, _ in sent.sends}
     sources = {peer for peer in sent.receives if peer is not None}
@@ -155,7 +155,7 @@ def on_the_ring_only(world_size: int, rank: int, sent: Sent, tensor: Tensor, mes
     elif len(sizes) != messages:
         yield Finding(
             "number-of-messages",
-            f"{who} sent {len(sizes)} messages; {messages} are enough.",
+            f"{who} sent {counted(len(sizes), 'message')}; {messages} are enough.",
             "After how many rounds has a chunk been with every rank?",
         )
 
@@ -180,7 +180,8 @@ def sent_in_each_call(process: Process) -> list[Sent]:
 def miscounted(what: str, found: int, expected: int, given: tuple[int, int, int]) -> Finding:
     """Another number of messages or bytes than a ring has."""
     length, size, ranks = given
-    seen = f"{length} values of {size} bytes on {ranks} ranks: {found} {what}, which is not what a ring sends."
+    where = f"{counted(length, 'value')} of {counted(size, 'byte')} on {counted(ranks, 'rank')}"
+    seen = f"{where}: {found} {what}, which is not what a ring sends."
     if expected and found * ranks == expected:
         return Finding("one-rank", seen, "It is what one rank sends. All ranks are asked for.")
     if found * 2 == expected:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from statistics import mean, median
 from typing import Any
 
-from course_lib.grading.laws.finding import Finding, listed
+from course_lib.grading.laws.finding import Finding, counted, listed
 from course_lib.grading.laws.values import close, figure
 
 Runs = list[dict[str, Any]]
@@ -34,7 +34,7 @@ def other_ratio(runs: Runs, ranks: int, value: float, middle: dict[int, float], 
     expected = middle[ranks] / middle[1]
     scale = ranks if share else 1
     all_rates = rates_of(runs)
-    seen = f"On {ranks} ranks: {figure(value)}; it should be {figure(expected / scale)}."
+    seen = f"On {counted(ranks, 'rank')}: {figure(value)}; it should be {figure(expected / scale)}."
     repeats = "The fastest, the first, the mean: which of them does one slow run move the least?"
     instead = (
         ("turned-round", 1 / expected / scale, "Rates, not times: which is larger where it is faster?"),
@@ -88,8 +88,9 @@ def right_interval(found: list[float], rates: list[float], alone: list[float], r
     if all(close(one, other) for one, other in zip(found, expected, strict=True)):
         return
     seen = (
-        f"{len(rates)} runs on {ranks} ranks, {len(alone)} on one: from {figure(found[0])} to {figure(found[1])}; it "
-        f"should be from {figure(expected[0])} to {figure(expected[1])}."
+        f"{counted(len(rates), 'run')} on {counted(ranks, 'rank')}, {len(alone)} on one: "
+        f"from {figure(found[0])} to {figure(found[1])}; "
+        f"it should be from {figure(expected[0])} to {figure(expected[1])}."
     )
     if found[0] > found[1]:
         yield Finding("turned-round", seen, "The lower end comes first.")

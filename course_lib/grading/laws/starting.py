@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from course_lib.grading.evidence import Evidence
-from course_lib.grading.laws.finding import Finding, listed, ranks
+from course_lib.grading.evidence import Evidence, Rank
+from course_lib.grading.laws.finding import Finding, counted, listed, ranks
 from course_lib.grading.laws.messages import explained
 from course_lib.grading.laws.waiting import where_each_waits
 from course_lib.grading.sandbox import Process
@@ -19,6 +19,7 @@ def started(evidence: Evidence, world_size: int) -> Iterator[Finding]:
     if len(processes) == world_size:
         return
     failure = explained(evidence) if evidence.errors else None
+    asked, trained = f"{counted(world_size, 'rank', 'was')} asked for", f"{counted(len(processes), 'process')} trained"
     if failure is not None and failure.fault != "world-size" and len(processes) < world_size:
         yield failure
     elif not processes and evidence.record.why != "ended":
@@ -26,25 +27,25 @@ def started(evidence: Evidence, world_size: int) -> Iterator[Finding]:
     elif not processes:
         yield Finding(
             "nothing-trains",
-            f"{world_size} ranks were asked for; no process trained or joined a group, and the program ended.",
+            f"{asked}; no process trained or joined a group, and the program ended.",
             "Where does the number of processes come from, and what is it on a machine without GPUs?",
         )
     elif len(processes) == 1:
         yield Finding(
             "one-process",
-            f"{world_size} ranks were asked for, and one process did everything.",
+            f"{asked}, and one process did everything.",
             "Who starts the other processes, and how many?",
         )
     elif len(processes) == world_size**2:
         yield Finding(
             "started-twice",
-            f"{world_size} ranks were asked for, and {len(processes)} processes trained: each started {world_size}.",
+            f"{asked}, and {trained}: each started {world_size}.",
             "Who starts the workers here, the launcher or your program? One of them is enough.",
         )
     else:
         yield Finding(
             "number-of-processes",
-            f"{world_size} ranks were asked for, and {len(processes)} processes trained.",
+            f"{asked}, and {trained}.",
             "Which of the program's arguments says how many processes this machine starts?",
         )
 
@@ -66,13 +67,13 @@ def joined(evidence: Evidence, world_size: int) -> Iterator[Finding]:
     elif not groups and evidence.trained:
         yield Finding(
             "no-group",
-            f"{len(evidence.trained)} processes trained, and none joined a process group.",
+            f"{counted(len(evidence.trained), 'process')} trained, and none joined a process group.",
             "Processes that know nothing of each other cannot average anything. Which call makes them a group?",
         )
     elif groups and sizes != [world_size]:
         yield Finding(
             "world-size",
-            f"{world_size} ranks were asked for; the groups that were made are of size {listed(sizes)}.",
+            f"{counted(world_size, 'rank', 'was')} asked for; the groups that were made are of size {listed(sizes)}.",
             "Ask each process how big its world is. Which numbers make up the world size?",
         )
     elif groups and sorted(evidence.ranks) != list(range(world_size)):
@@ -84,6 +85,17 @@ def joined(evidence: Evidence, world_size: int) -> Iterator[Finding]:
             f"The ranks that joined are {listed(evidence.ranks)}; they should be 0 to {world_size - 1}.",
             "How does a process work out its rank from its node and from its place there?",
         )
+    elif not evidence.errors and (alone := [number for number, rank in evidence.ranks.items() if _is_alone(rank)]):
+        yield Finding(
+            "not-connected",
+            f"{ranks(alone).capitalize()} joined a group of {world_size}, and had a connection to no other process.",
+            "What does a group need so that its members can send each other anything?",
+        )
+
+
+def _is_alone(rank: Rank) -> bool:
+    """Whether a rank was seen to be connected to no other, whatever it says of its group."""
+    return rank.group is not None and rank.group["world_size"] > 1 and rank.process.connected is False
 
 
 def met(evidence: Evidence, host: str) -> Iterator[Finding]:
@@ -109,7 +121,8 @@ def ended(evidence: Evidence) -> Iterator[Finding]:
         announced = listed(sorted({each.of("joining")[0]["given"].get("world_size", "?") for each in waiting}))
         yield Finding(
             "world-size",
-            f"{len(waiting)} processes wait to join a group of {announced}. {where_each_waits(evidence)[0]}",
+            f"{counted(len(waiting), 'process', 'waits')} to join a group of {announced}. "
+            f"{where_each_waits(evidence)[0]}",
             "The group waits for all that were announced. Count the processes that you start.",
         )
     elif record.why == "time":

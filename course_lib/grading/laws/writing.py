@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from course_lib.grading.evidence import Evidence
 from course_lib.grading.laws.finding import Finding, listed, ranks
@@ -11,10 +11,10 @@ from course_lib.grading.laws.starting import ended
 from course_lib.grading.sandbox import Process
 
 
-def one_writer(evidence: Evidence, path: str) -> Iterator[Finding]:
-    """A file is written by one process, of all nodes."""
+def one_writer(evidence: Evidence, path: str, there: Container[str]) -> Iterator[Finding]:
+    """A file is written by one process, of all nodes, and is `there` afterwards."""
     writers = [process for process in evidence.record.processes if _opened(process)[path]]
-    if not writers:
+    if not writers or path not in there:
         yield Finding(
             "not-written", f"No process wrote {path}.", "Which process should write it, and does it get that far?"
         )

@@ -96,6 +96,19 @@ TWO_NODES = [
         ((INIT, INIT[:-1] + ', init_method="tcp://127.0.0.1:29511", rank=int(os.environ["RANK"]), world_size=4)'),),
         ("port",),
     ),
+    V(
+        "A07 port in a store",
+        "8.2",
+        (
+            (
+                INIT,
+                'rank = int(os.environ["RANK"])\n    store = dist.TCPStore(os.environ["MASTER_ADDR"], 29511, 4, rank == 0)\n    '
+                + INIT[:-1]
+                + ", store=store, rank=rank, world_size=4)",
+            ),
+        ),
+        ("port",),
+    ),
     V("A18 nccl everywhere", "8.2", ((INIT, 'dist.init_process_group("nccl")'),), ("backend",)),
     V("A19 device ids on the CPU", "8.2", ((" if use_cuda else None)", ")"),), ("device-ids",)),
     V("A13 sampler before the group", "8.2", ((INIT, f"DistributedSampler(range(9))\n    {INIT}"),), ("too-early",)),

@@ -1,5 +1,7 @@
 """Things that happen to one rank: it is slow, it fails, or what it learns from is no number.
 
+    disturbed: how, when it fails or is given what is no number
+
 A rank is known by the group that it joined, so these begin after that.
 """
 
@@ -43,8 +45,10 @@ def install(channel: Channel, **what: dict[str, float]) -> None:
             return
         time.sleep(what.get("slow", {}).get(rank, 0.0))
         if passes == what.get("fails", {}).get(rank):
+            channel.tell("disturbed", how="fails")
             raise RuntimeError("A disturbance of the check: this rank fails here.")
         if passes == what.get("not_a_number", {}).get(rank):
+            channel.tell("disturbed", how="not_a_number")
             with torch.no_grad():
                 inputs[0].fill_(float("nan"))
         passes += 1

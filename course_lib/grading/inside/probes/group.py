@@ -32,6 +32,7 @@ COLLECTIVES = (
     *("all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list", "new_group"),
     *("send", "recv", "isend", "irecv", "batch_isend_irecv"),
 )
+TOLD: tuple[str, ...] = ("backend", "init_method", "world_size", "rank")
 VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "GLOO_SOCKET_IFNAME")
 
 
@@ -46,13 +47,17 @@ def install(channel: Channel, seconds: float = 12.0) -> None:
         given = dict(zip(("backend", "init_method", "timeout", "world_size", "rank", "store"), arguments, strict=False))
         given |= named
         given["timeout"] = min(given.get("timeout") or most, most)
-        told = {name: str(given[name]) for name in ("backend", "init_method", "world_size", "rank") if name in given}
+        told = {name: str(given[name]) for name in TOLD if name in given}
+        store = given.get("store")
+        if isinstance(store, dist.TCPStore):
+            told["store"] = f"{store.host}:{store.port}"
         channel.tell(
             "joining", given=told, environ={name: os.environ.get(name) for name in VARIABLES}, parent=os.getppid()
         )
         original_init(**given)
         came = {"rank": dist.get_rank(), "world_size": dist.get_world_size(), "backend": dist.get_backend()}
         channel.tell("group", **came, threads=torch.get_num_threads())
+        channel.let_look()  # what a process says of its group, the server sees for itself
         kept.append(dist.group.WORLD)
 
     def init_ddp(self: DistributedDataParallel, *arguments: Any, **named: Any) -> None:
