@@ -21,7 +21,7 @@ SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache
 SERVER = "course_lib.grading.inside.server"
 # As for ranks (runs/launcher.py): memory is kept, and no process has threads before it is forked.
 VARIABLES = {
-    "PATH": "/usr/bin:/bin",
+    "PATH": os.pathsep.join((os.path.dirname(sys.executable), "/usr/bin", "/bin")),  # torchrun is beside Python
     "LANG": "C.UTF-8",
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONUNBUFFERED": "1",
@@ -57,8 +57,10 @@ def command(isolated: bool, folder: str) -> list[str]:
 def environment(isolated: bool) -> dict[str, str]:
     """Its environment: nothing of the user's."""
     if isolated:
-        return {**VARIABLES, "HOME": FOLDER, "PYTHONPATH": CODE}
-    paths = [str(Path(course_lib.__file__).parents[1]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+        own = [f"{CODE}/course_lib/grading/inside/startup", CODE]
+        return {**VARIABLES, "HOME": FOLDER, "PYTHONPATH": os.pathsep.join(own)}
+    own = [str(Path(inside.__file__).parent / "startup"), str(Path(course_lib.__file__).parents[1])]
+    paths = (*own, *os.environ.get("PYTHONPATH", "").split(os.pathsep))
     home = {name: os.environ[name] for name in ("HOME", "TMPDIR") if name in os.environ}
     return {**VARIABLES, **home, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 

@@ -37,8 +37,9 @@ class Channel:
         self._send(LOOK, answered=True)
 
     def forget(self) -> None:
-        """In a forked process: the lock may be held by a thread that is not here."""
+        """In a forked process: the lock may be held by a thread that is not here, and the connection is another's."""
         self._lock = threading.Lock()
+        self._socket.close()
 
     def _connect(self) -> None:
         if self._pid != os.getpid():

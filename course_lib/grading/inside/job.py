@@ -95,7 +95,8 @@ class Job:
                 all_over = all_over or now
                 if not below or now - all_over > SECONDS_TO_END:
                     return "ended"
-            if why := self._limits.reached(below, self._listener.told):
+            started = len(self._listener.pids) - len(self._request["programs"])
+            if why := self._limits.reached(below, self._listener.told, max(0, started)):
                 return why
 
     def _read_stacks(self) -> dict[str, str]:

@@ -11,6 +11,7 @@ from course_lib.grading.inside import processes
 QUIET_TICKS = 35  # looks in a row that find all processes waiting: for ever, then. A loaded machine looks less often
 IDLE_SECONDS = 0.1  # of the processor, in all these ticks and of all processes: less than this is waiting
 MOST_PROCESSES = 64
+CPU_SECONDS_TO_LOAD = 4.0  # more for each process that the programs started: a new Python loads torch
 SECONDS_BETWEEN_LOOKS = 0.5  # at memory, close ones
 
 
@@ -23,8 +24,11 @@ class Limits:
         self._quiet, self._heard, self._used = 0, 0, 0.0
         self._next_look = 0.0
 
-    def reached(self, below: list[psutil.Process], told: int) -> str:
-        """Which limit these processes have reached, which told so many bytes until now; "" if none."""
+    def reached(self, below: list[psutil.Process], told: int, started: int) -> str:
+        """Which limit these processes have reached; "" if none.
+
+        They told so many bytes until now, and so many of them were started by the programs.
+        """
         now = time.monotonic()
         if len(below) > MOST_PROCESSES:
             return "processes"
@@ -34,7 +38,7 @@ class Limits:
         if self._heard != told or abs(used - self._used) > IDLE_SECONDS:
             self._quiet, self._heard, self._used = 0, told, used
         self._quiet += 1
-        late = now - self._began > self._seconds or used > self._cpu_seconds
+        late = now - self._began > self._seconds or used > self._cpu_seconds + started * CPU_SECONDS_TO_LOAD
         return "time" if late or self._quiet > QUIET_TICKS else ""
 
     def _is_too_large(self, below: list[psutil.Process], now: float) -> bool:

@@ -5,17 +5,23 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import signal
 import sys
 import time
 
 import psutil
 
-_PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36  # from linux/prctl.h
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36  # from linux/prctl.h
 
 
 def adopt_orphans() -> None:
     """Become the parent of every process below whose own parent ends: none leaves by a second fork (on Linux)."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def end_with_parent() -> None:
+    """Be killed when the parent ends, and not when it becomes another program (on Linux)."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def close_memory(closed: bool = True) -> None:

@@ -9,47 +9,50 @@ from __future__ import annotations
 
 import os
 import socket
-import tempfile
+import sys
 from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
 from multiprocessing import context, forkserver, popen_forkserver, resource_tracker, spawn
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
+
+from course_lib.grading.inside import processes
 
 # The package has a function of the same name.
 torch_spawn = import_module("torch.multiprocessing.spawn")
 
 
-def begin(on_error: Callable[[BaseException], None]) -> None:
-    """Fork that process, and let `spawn` use it. Python's own forkserver is what it runs.
+def begin(
+    address: str, on_error: Callable[[BaseException], None], on_command: Callable[[dict[str, Any]], NoReturn]
+) -> None:
+    """Fork that process, and let `spawn` use it. Python's own forkserver is what it runs, and listens at this address.
 
-    `on_error` is called in a process that fails: who waits for it learns of the first one only.
+    `on_error`: see `hear`. `on_command` is called in a process that is to run a command, with what it is.
     """
-    BaseProcess.run = _heard(BaseProcess.run, on_error)  # type: ignore[method-assign]
-    torch_spawn._wrap = _wrap_of(on_error)
-    spawn.get_preparation_data, spawn.prepare = _with_environment(
-        spawn.get_preparation_data, _heard(spawn.prepare, on_error)
-    )
+    hear(on_error)
+    spawn.get_preparation_data, spawn.prepare = _with_environment(spawn.get_preparation_data, spawn.prepare, on_command)
     # What Python's tracker would remove in the end goes with the sandbox; it would be a new Python.
     resource_tracker._resource_tracker._fd = os.open(os.devnull, os.O_WRONLY)
     server = forkserver._forkserver
     listener = socket.socket(socket.AF_UNIX)
-    address = tempfile.mktemp(prefix=".spawn-", dir=os.getcwd())
     listener.bind(address)
     listener.listen()
     # Those that are spawned may spawn too, so all of this is for the process below as well.
     server._forkserver_address = address
-    server.ensure_running = lambda: None  # type: ignore[method-assign]
+    server.ensure_running = lambda: None
     server._forkserver_authkey = None  # from Python 3.14 on; processes of one job need no password
     context.SpawnProcess._Popen = staticmethod(lambda process: popen_forkserver.Popen(process))
     alive_r, alive_w = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
-            os.close(alive_w)
+            if sys.platform == "linux":
+                processes.end_with_parent()
+            else:
+                os.close(alive_w)
             forkserver.main(listener.fileno(), alive_r, preload=[])
         finally:
             os._exit(0)  # what stands above in the stack is not for this process
@@ -59,10 +62,21 @@ def begin(on_error: Callable[[BaseException], None]) -> None:
     server._forkserver_pid = pid
 
 
-def _with_environment(collect: Callable[..., Any], prepare: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
+def hear(on_error: Callable[[BaseException], None]) -> None:
+    """Call `on_error` in each process of a pool or a spawn that fails: who waits for them learns of the first only."""
+    BaseProcess.run = _heard(BaseProcess.run, on_error)  # type: ignore[method-assign]
+    torch_spawn._wrap = _wrap_of(on_error)
+    spawn.prepare = _heard(spawn.prepare, on_error)
+
+
+def _with_environment(
+    collect: Callable[..., Any], prepare: Callable[..., Any], on_command: Callable[[dict[str, Any]], NoReturn]
+) -> tuple[Callable[..., Any], ...]:
     """What a process is told first, together with the environment as it is when it is spawned."""
 
     def prepare_all(data: dict[str, Any]) -> None:
+        if "command" in data:
+            on_command(data["command"])
         os.environ.update(data.pop("environ"))
         np.random.seed()  # a new Python has numbers of its own; torch's begin with the same, and Python's see to it
         prepare(data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import faulthandler
 import importlib
+import json
 import linecache
 import os
 import pkgutil
@@ -12,9 +13,9 @@ import resource
 import runpy
 import signal
 import sys
+import tempfile
 import traceback
-from collections.abc import Callable, Sequence
-from importlib.abc import MetaPathFinder
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,14 +23,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from course_lib.grading.inside import spawning
+from course_lib.grading.inside import commands, preloaded, spawning
 from course_lib.grading.inside.channel import Channel
 from course_lib.grading.inside.encoding import decode
+from course_lib.grading.inside.hiding import hide
 
 PROBES, HARNESSES = "course_lib.grading.inside.probes", "course_lib.grading.inside.harnesses"
 CELL = "<your code>"  # what a traceback calls the code of the solution cells
 LONGEST = 4_000  # characters of an error that are told
-_course: list[str] = []  # all of its modules that are loaded
 ADDRESS_SPACE, FILE_SIZE, OPEN_FILES = 6 << 30, 64 << 20, 512
 
 
@@ -42,15 +43,42 @@ def run_program(program: dict[str, Any], address: str, key: bytes, stacks: str) 
     is then called with its names and the inputs.
     """
     os.environ.update(program["environ"])
-    _limit()
-    channel = Channel(address, key, program["place"])
-    _at_each_fork(channel, Path(stacks))
-    for name, options in program["probes"].items():
-        importlib.import_module(f"{PROBES}.{name}").install(channel, **options)
+    forks = tempfile.mktemp(prefix=".spawn-", dir=os.path.dirname(stacks))
+    what = {"probes": program["probes"], "program": program["place"], "address": address, "key": key.hex()}
+    what["stacks"] = stacks
+    channel = watch(what)
     work = _work_of(program)
-    _hide_the_course()
+    hide()
+    commands.carry(json.dumps({**what, "forks": forks, "kind": preloaded.kind_of_python()}))
     np.random.seed()  # that of the server is the same for all
-    spawning.begin(lambda error: channel.tell("raised", **describe(error)))
+    spawning.begin(
+        forks,
+        lambda error: channel.tell("raised", **describe(error)),
+        lambda command: preloaded.become(command, lambda argv, what: _run_command(argv, what, channel)),
+    )
+    return _run(work, channel)
+
+
+def _run_command(argv: list[str], what: str, channel: Channel) -> int:
+    """Run what a new Python was started for: a module, code or a file; its exit code."""
+
+    def work() -> None:
+        main = sys.modules["__main__"] = ModuleType("__main__")
+        if argv[0] == "-m":
+            sys.path.insert(0, os.getcwd())
+            runpy._run_module_as_main(what)
+        elif argv[0] == "-c":
+            sys.path.insert(0, "")
+            exec(compile(what, "<string>", "exec"), main.__dict__)
+        else:
+            _run_file(argv[0], argv[1:])
+
+    np.random.seed()
+    return _run(work, channel)
+
+
+def _run(work: Callable[[], tuple[Any] | None], channel: Channel) -> int:
+    """Do what a program does, and tell how it ends; its exit code."""
     channel.tell("began")
     code = 0
     try:
@@ -67,6 +95,20 @@ def run_program(program: dict[str, Any], address: str, key: bytes, stacks: str) 
         code = 1
     atexit._run_exitfuncs()  # as at the end of any program: it waits for its own processes, for example
     return code
+
+
+def watch(what: dict[str, Any]) -> Channel:
+    """Limit this process and its forks, and tell from now on what they do.
+
+    `what` says how: {"probes": {name: options}, "program": its number, "address": of the server, "key": of the job,
+    "stacks": a folder}.
+    """
+    _limit()
+    channel = Channel(what["address"], bytes.fromhex(what["key"]), what["program"])
+    _at_each_fork(channel, Path(what["stacks"]))
+    for name, options in what["probes"].items():
+        importlib.import_module(f"{PROBES}.{name}").install(channel, **options)
+    return channel
 
 
 def _work_of(program: dict[str, Any]) -> Callable[[], tuple[Any] | None]:
@@ -146,22 +188,3 @@ def load() -> None:
     for package in (PROBES, HARNESSES):
         for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
             importlib.import_module(f"{package}.{module.name}")
-    _course.extend(name for name in sys.modules if name.partition(".")[0] == "course_lib")
-
-
-class _NoCourse(MetaPathFinder):
-    """Exercises are plain PyTorch; and what judges them is nothing that they should find."""
-
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
-        """Refuse the course."""
-        if name.partition(".")[0] == "course_lib":
-            raise ModuleNotFoundError(
-                "No course_lib here: exercises are solved in plain Python and PyTorch.", name=name
-            )
-
-
-def _hide_the_course() -> None:
-    """Keep it from being imported; what runs here goes on by the references that it has."""
-    for name in _course:
-        del sys.modules[name]
-    sys.meta_path.insert(0, _NoCourse())

@@ -39,6 +39,18 @@ STREAM = """class Stream(torch.utils.data.IterableDataset):
 
 
 def train("""
+IS_A_RANK = '    if "LOCAL_RANK" in os.environ:\n        return train(int(os.environ["LOCAL_RANK"]), args)\n'
+COMMANDS = f"""{IS_A_RANK}    workers = [
+        subprocess.Popen([sys.executable, *sys.argv], env={{**os.environ, "LOCAL_RANK": str(local_rank)}})
+        for local_rank in range(args.num_gpus)
+    ]
+    if any([worker.wait() for worker in workers]):
+        raise SystemExit(1)
+"""
+TORCHRUN = f"""{IS_A_RANK}    where = [f"--nnodes={{args.num_nodes}}", f"--node-rank={{args.node_id}}", f"--nproc-per-node={{args.num_gpus}}"]
+    where += ["--master-addr", os.environ["MASTER_ADDR"], "--master-port", os.environ["MASTER_PORT"]]
+    subprocess.run(["torchrun", *where, *sys.argv], check=True)
+"""
 
 
 @dataclass(frozen=True)
@@ -76,6 +88,12 @@ def _loss(lines: str) -> tuple[tuple[str, str], ...]:
     return ((LOSS, "".join(f"            {line}\n" for line in lines.splitlines())),)
 
 
+def _started(how: str, *edits: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+    """Ranks that are started by COMMANDS or TORCHRUN, with other pieces in that."""
+    line = f"    {SPAWN}  # step 1: a process for each GPU of this node\n"
+    return ((line, edited(how, edits)), ("import argparse\n", "import argparse\nimport subprocess\nimport sys\n"))
+
+
 _OWN_WORLD = 'dist.init_process_group("gloo", f"tcp://127.0.0.1:{29600 + rank}", rank=0, world_size=1)'
 _EACH_PARAMETER = "            for parameter in model.parameters():\n                "
 
@@ -106,6 +124,13 @@ MISTAKES = (
     Mistake("A13 sampler before the group", ((f"    {INIT}\n", ""), (f"    loader = {LOADER}\n", f"    loader = {LOADER}\n    {INIT}\n")), {"4.2": "too-early"}),
     Mistake("A13 DDP without a group", ((f"    {INIT}\n", ""), ("    dist.barrier()  # nobody reads before all is written\n", ""), (SAMPLER, "DistributedSampler(train_set, world_size, rank, seed=args.base_seed)")), {"4.2": "too-early"}),
     Mistake("A16 started twice", (("def main():", "def start(index, args):\n    " + SPAWN + "\n\n\ndef main():"), ("    mp.spawn(train, (args,), nprocs=args.num_gpus)  #", "    mp.spawn(start, (args,), nprocs=args.num_gpus)  #")), {"4.1": "started-twice number-of-processes"}),
+    Mistake("A16 torchrun, and spawn in each", _started(TORCHRUN, (IS_A_RANK, f'    if "LOCAL_RANK" in os.environ:\n        return {SPAWN}\n')), {"4.1": "started-twice number-of-processes same-rank"}),
+    Mistake("A16 torchrun in each", _started(TORCHRUN, (IS_A_RANK, "")), {"4.1": "processes nothing-trains hang port"}),
+    Mistake("A03 commands without a rank", _started(COMMANDS, ("str(local_rank)", '"0"')), {"4.2": "same-rank"}),
+    Mistake("A05 torchrun, and the local rank joins", (*_started(TORCHRUN), (INIT, INIT.replace("rank=rank", "rank=local_rank"))), {"4.2": "same-rank"}),
+    Mistake("A02 one command too few", _started(COMMANDS, ("range(args.num_gpus)", "range(1, args.num_gpus)")), {"4.1": "number-of-processes"}),
+    Mistake("A04 commands one after the other", _started(COMMANDS, (".Popen(", ".run("), ("worker.wait()", "worker.returncode")), {"4.1": "one-process world-size hang"}),
+    Mistake("B03 torchrun, no set_epoch", (*_started(TORCHRUN), (SET_EPOCH, "pass")), {"4.4": "not-reshuffled"}),
     Mistake("A17 as many as there are GPUs", ((SPAWN, SPAWN.replace("args.num_gpus", "torch.cuda.device_count()")),), {"4.1": "nothing-trains"}),
     Mistake("A17 always two", ((SPAWN, SPAWN.replace("args.num_gpus", "2")),), {"4.1": "number-of-processes"}),
     Mistake("A17 world size of one node", (("args.num_nodes * args.num_gpus\n", "args.num_gpus\n"),), {"4.2": "world-size error port same-rank number-of-processes"}),

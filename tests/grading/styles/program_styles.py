@@ -135,6 +135,56 @@ PROCESSES = """    workers = [mp.Process(target=train, args=(local_rank, args)) 
     for worker in workers:
         worker.join()
 """
+IS_A_RANK = """    if "LOCAL_RANK" in os.environ:
+        return train(int(os.environ["LOCAL_RANK"]), args)
+"""
+EACH_A_COMMAND = f"""{IS_A_RANK}    workers = [
+        subprocess.Popen([sys.executable, *sys.argv], env={{**os.environ, "LOCAL_RANK": str(local_rank)}})
+        for local_rank in range(args.num_gpus)
+    ]
+    if any([worker.wait() for worker in workers]):
+        raise SystemExit("a rank failed")
+"""
+TORCHRUN = f"""{IS_A_RANK}    where = [f"--nnodes={{args.num_nodes}}", f"--node-rank={{args.node_id}}", f"--nproc-per-node={{args.num_gpus}}"]
+    where += ["--master-addr", os.environ["MASTER_ADDR"], "--master-port", os.environ["MASTER_PORT"]]
+    subprocess.run(["torchrun", *where, *sys.argv], check=True)
+"""
+COMMANDS = ("import argparse\n", "import argparse\nimport subprocess\nimport sys\n")
+POOL = """    with mp.get_context("spawn").Pool(args.num_gpus) as pool:
+        works = [pool.apply_async(train, (local_rank, args)) for local_rank in range(args.num_gpus)]
+        while not all(work.ready() for work in works):
+            for work in works:
+                if work.ready():
+                    work.get()
+            time.sleep(0.01)
+        for work in works:
+            work.get()
+"""
+FUTURES = """    with concurrent.futures.ProcessPoolExecutor(args.num_gpus, mp.get_context("spawn")) as pool:
+        works = [pool.submit(train, local_rank, args) for local_rank in range(args.num_gpus)]
+        for work in concurrent.futures.as_completed(works):
+            if work.exception():
+                for process in pool._processes.values():
+                    process.terminate()
+                raise SystemExit("a rank failed")
+"""
+OS_FORK = """    pids = []
+    for local_rank in range(args.num_gpus):
+        pids.append(os.fork())
+        if pids[-1] == 0:
+            train(local_rank, args)
+            sys.stdout.flush()
+            os._exit(0)
+    if any([os.waitpid(pid, 0)[1] for pid in pids]):
+        raise SystemExit("a rank failed")
+"""
+OS_SPAWN = f"""{IS_A_RANK}    pids = []
+    for local_rank in range(args.num_gpus):
+        environ = {{**os.environ, "LOCAL_RANK": str(local_rank)}}
+        pids.append(os.spawnve(os.P_NOWAIT, sys.executable, [sys.executable, *sys.argv], environ))
+    if any([os.waitpid(pid, 0)[1] for pid in pids]):
+        raise SystemExit("a rank failed")
+"""
 ENVIRONMENT = """    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world_size), LOCAL_RANK=str(local_rank))
     dist.init_process_group("nccl" if use_cuda else "gloo")
 """
@@ -261,6 +311,22 @@ STYLES: dict[str, Edits] = {
     "S25 start_processes, forked": ((SPAWN, '    mp.start_processes(train, (args,), nprocs=args.num_gpus, start_method="fork")\n'),),
     "S25 not joined at once": ((SPAWN, "    context = mp.spawn(train, (args,), nprocs=args.num_gpus, join=False)\n    while not context.join():\n        pass\n"),),
     "S25 the launcher is rank 0": ((SPAWN, PROCESSES.replace("range(args", "range(1, args").replace("mp.Process", 'mp.get_context("spawn").Process').replace("    for worker in workers:\n        worker.join", "    train(0, args)\n    for worker in workers:\n        worker.join")),),
+    "S25 start_processes, by a fork server": ((SPAWN, '    mp.start_processes(train, (args,), nprocs=args.num_gpus, start_method="forkserver")\n'),),
+    "S25 a pool": ((SPAWN, POOL),),
+    "S25 a pool, forked": ((SPAWN, POOL.replace('"spawn"', '"fork"')),),
+    "S25 a pool, by a fork server": ((SPAWN, POOL.replace('"spawn"', '"forkserver"')),),
+    "S25 futures": ((SPAWN, FUTURES), ("import argparse\n", "import argparse\nimport concurrent.futures\n")),
+    "S25 futures, forked": ((SPAWN, FUTURES.replace('"spawn"', '"fork"')), ("import argparse\n", "import argparse\nimport concurrent.futures\n")),
+    "S25 os.fork": ((SPAWN, OS_FORK), COMMANDS),
+    "S25 each rank a command": ((SPAWN, EACH_A_COMMAND), COMMANDS),
+    "S25 each rank a command, with an environment of its own": ((SPAWN, EACH_A_COMMAND.replace("**os.environ", '**{name: os.environ[name] for name in ("MASTER_ADDR", "MASTER_PORT")}')), COMMANDS),
+    "S25 each rank a module": ((SPAWN, EACH_A_COMMAND.replace("[sys.executable, *sys.argv]", '[sys.executable, "-u", "-m", "train", *sys.argv[1:]]')), COMMANDS),
+    "S25 each rank code of a command": ((SPAWN, EACH_A_COMMAND.replace("[sys.executable, *sys.argv]", '[sys.executable, "-c", "import train; train.main()", *sys.argv[1:]]')), COMMANDS),
+    "S25 each rank a command of a shell": ((SPAWN, EACH_A_COMMAND.replace("[sys.executable, *sys.argv]", '" ".join(["exec", "python", *sys.argv])').replace("env=", "shell=True, env=")), COMMANDS),
+    "S25 os.spawnve": ((SPAWN, OS_SPAWN), COMMANDS),
+    "S25 torchrun": ((SPAWN, TORCHRUN), COMMANDS),
+    "S25 torchrun, which the program becomes": ((SPAWN, TORCHRUN.replace("subprocess.run([", "os.execvp(\"torchrun\", [").replace(", check=True", "")), COMMANDS),
+    "S25 torchrun as a module": ((SPAWN, TORCHRUN.replace('["torchrun", ', '[sys.executable, "-m", "torch.distributed.run", ')), COMMANDS),
     "S25 env://": ((f"    {INIT}\n", ENVIRONMENT),),
     "S25 tcp://": ((INIT, INIT.replace(", rank", ", init_method=f\"tcp://{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}\", rank")),),
     "S25 file://": ((INIT, INIT.replace(", rank", ", init_method=f\"file:///tmp/meeting-{os.environ['MASTER_PORT']}\", rank")),),

@@ -9,6 +9,7 @@ What DistributedDataParallel sends by itself is not seen here.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import inspect
 import os
@@ -40,6 +41,7 @@ def install(channel: Channel, seconds: float = 12.0) -> None:
     """Tell of each call; no call waits longer than `seconds` for others."""
     inside = threading.local()
     kept: list[Any] = []  # for ever: gloo hangs now and then when a group is taken apart, and after the work is done
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))  # also where Python takes itself apart in the end
     most = timedelta(seconds=seconds)
     distributed_c10d.default_pg_timeout = most
 
