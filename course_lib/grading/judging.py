@@ -49,7 +49,7 @@ def without_verdict(
     part: Part, sandbox: Sandbox, findings: tuple[Finding, ...] = (), trouble: str = "", seconds: float = 0.0
 ) -> PartResult:
     """No points for a part whose code was not run to an end, and why."""
-    checks = tuple(CheckResult(check.title, 0.0, check.points, findings) for check in part.checks)
+    checks = tuple(CheckResult(check.title, 0, check.points, findings) for check in part.checks)
     return PartResult(part.name, part.title, checks, trouble, sandbox.isolated, seconds)
 
 
@@ -100,7 +100,7 @@ def _judge(part: Part, code: str | None, sandbox: Sandbox, attempts: dict[str, A
 
 def _judged(check: Check, attempt: Attempt) -> CheckResult:
     findings = _first(check.judge(attempt))
-    points = 0.0 if findings else check.points
+    points = 0 if findings else check.points
     return CheckResult(check.title, points, check.points, findings)
 
 

@@ -63,6 +63,7 @@ class Process:
         events: what it told, in order, each a dict with `kind`, and when: `at`, in seconds.
         code: its exit code; negative: killed by that signal; None where it did not end by itself, or is no program.
         stack: where it was when its time was over.
+        source: the student's code that it ran, where that is known.
     """
 
     pid: int
@@ -70,6 +71,7 @@ class Process:
     events: list[dict[str, Any]] = field(default_factory=list)
     code: int | None = None
     stack: str = ""
+    source: str = ""
 
     def of(self, kind: str) -> list[dict[str, Any]]:
         """Its events of a kind."""

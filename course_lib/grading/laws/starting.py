@@ -65,7 +65,7 @@ def joined(evidence: Evidence, world_size: int) -> Iterator[Finding]:
     elif not groups and evidence.trained:
         yield Finding(
             "no-group",
-            f"{len(evidence.trained)} processes trained, and none joined a process group.",
+            f"{_many(len(evidence.trained))} trained, and none joined a process group.",
             "Processes that know nothing of each other cannot average anything. Which call makes them a group?",
         )
     elif groups and sizes != [world_size]:
@@ -93,7 +93,7 @@ def ended(evidence: Evidence) -> Iterator[Finding]:
         announced = listed(sorted({each.of("joining")[0]["given"].get("world_size", "?") for each in waiting}))
         yield Finding(
             "world-size",
-            f"{len(waiting)} processes wait to join a group of {announced}. {where_each_waits(evidence)[0]}",
+            f"{_many(len(waiting))} did not get into a group of {announced}. {where_each_waits(evidence)[0]}",
             "The group waits for all that were announced. Count the processes that you start.",
         )
     elif record.why == "time":
@@ -122,6 +122,10 @@ def equally_long(evidence: Evidence) -> Iterator[Finding]:
             f"The ranks took different numbers of steps: {said}.",
             "Each step waits for all ranks. What happens in the step that some of them no longer take?",
         )
+
+
+def _many(processes: int) -> str:
+    return "1 process" if processes == 1 else f"{processes} processes"
 
 
 def _was_killed(process: Process) -> bool:
