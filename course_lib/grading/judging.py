@@ -77,7 +77,9 @@ def _judge(part: Part, code: str | None, sandbox: Sandbox, attempts: dict[str, A
     began = time.monotonic()
     if code is None:
         missing = Finding(
-            "no-cell", "The cell for this part is not there.", "Was it deleted? It begins with its number."
+            "no-cell",
+            "The cell for this part is not there.",
+            "Was it deleted? Take the notebook that was handed out, and put your code into its cell.",
         )
         return without_verdict(part, sandbox, findings=(missing,))
     for left in reversed(range(TRIES)):

@@ -73,9 +73,14 @@ def test_a_program_that_hangs_before_it_trains_is_run_once_and_not_for_each_chec
 
 
 @pytest.mark.parametrize(
-    ("stacks", "idea"), [((4, 4), "All wait"), ((4, 3), "The ranks wait"), ((4, 0), "Not all ranks")]
+    ("stacks", "who", "idea"),
+    [
+        ((4, 4), "ranks 0 and 1 are", "All wait"),
+        ((4, 3), "rank 0 is", "The ranks wait"),
+        ((4, 0), "rank 0 is", "Not all ranks"),
+    ],
 )
-def test_where_ranks_wait_is_told_with_their_lines(stacks: tuple[int, ...], idea: str) -> None:
+def test_where_ranks_wait_is_told_with_their_lines(stacks: tuple[int, ...], who: str, idea: str) -> None:
     source = "import torch.distributed as dist\ndef meet(rank):\n    dist.barrier()\n    dist.barrier(rank)"
     processes = [
         Process(rank, rank, stack=f'  File "<your code>", line {line} in meet' if line else "", source=source)
@@ -84,5 +89,5 @@ def test_where_ranks_wait_is_told_with_their_lines(stacks: tuple[int, ...], idea
     record = SimpleNamespace(processes=processes, seconds=4.0)
     evidence: Any = SimpleNamespace(record=record, ranks={0: None, 1: None}, rank_of=lambda process: process.place)
     seen, think = where_each_waits(evidence)
-    assert "rank 0 is at line 4, `dist.barrier(rank)`" in seen
+    assert f"{who} at line 4, `dist.barrier(rank)`" in seen
     assert think.startswith(idea)
