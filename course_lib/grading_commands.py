@@ -28,7 +28,9 @@ Notebook = Annotated[Path, typer.Argument(help="Your notebook of an exercise.", 
 Folder = Annotated[
     Path,
     typer.Argument(
-        help="Submissions: FOLDER/STUDENT/NAME.ipynb, or a course folder of nbgrader.", metavar="FOLDER", parser=named
+        help="Submissions: FOLDER/STUDENT/NAME.ipynb, or what nbgrader, Moodle or Canvas gives.",
+        metavar="FOLDER",
+        parser=named,
     ),
 ]
 
@@ -73,8 +75,8 @@ def grade(
 ) -> int:
     """Judge a folder of submissions, several at once: grades, and a page of feedback for each student.
 
-    A grading that was interrupted goes on where it stopped when it is asked for again with the same --out; what was
-    handed in anew since is graded anew.
+    The same command goes on where a grading was stopped,
+    and grades anew what was handed in anew. Look at OUT/index.html first.
     """
     screen: Screen = context.obj
     with screen.err.status("Loading PyTorch…"):
@@ -177,11 +179,13 @@ def _summary(
             Text(f"{count(troubled, 'submission')} could not be judged; the same command tries again.", "yellow")
         )
     if ignored:
-        said.append(Text(f"{count(ignored, 'notebook')} not graded; they are listed in the overview.", "yellow"))
+        said.append(Text(f"{count(ignored, 'notebook')} not graded; the overview lists which.", "yellow"))
     said += [Text(visible(remark), "yellow") for remark in remarks]
     isolated = all(each.isolated for each in graded)
     said.append(Text(about_isolation(graded), "dim" if isolated else "bold yellow"))
-    said.append(Text(f"Overview: {files[0]}    grades: {out / 'grades.csv'}    feedback: {out / 'feedback'}"))
+    exported = dict.fromkeys(out / file.relative_to(out).parts[0] for file in files[3 + len(book.students) :])
+    places = "".join(f"    for your grade book: {visible(str(place))}" for place in exported)
+    said.append(Text(f"Overview: {files[0]}    grades: {out / 'grades.csv'}    feedback: {out / 'feedback'}{places}"))
     return said
 
 

@@ -15,7 +15,7 @@
 # ---
 
 # %% [markdown]
-# # Exercise 1: deal the data
+# # Exercise 1: Deal the data
 #
 # In data-parallel training each rank works on samples of its own. Somebody has to say which, and nobody is there to
 # say it: each rank works out its own share, from its number and from what all ranks know. Together they must take

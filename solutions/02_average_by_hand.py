@@ -15,7 +15,7 @@
 # ---
 
 # %% [markdown]
-# # Exercise 2: average by hand
+# # Exercise 2: Average by hand
 #
 # Each rank computes the gradient of the mean loss of its own samples. All of them must take the step that one process
 # would take that had all samples. So they need the gradient of the mean loss of the **whole batch**, on every rank,
@@ -201,6 +201,7 @@ check("2.3").points
 # - After it the weights on all ranks are those that one process would have that took a step with the samples of all
 #   ranks. Many steps follow each other, with SGD or with Adam.
 # - It returns the mean loss of the samples of all ranks, before the step: the same number on each rank.
+# - You may call `average_gradients`: its cell is handed in with this one.
 
 # %% nbgrader={"grade": false, "grade_id": "train_step", "locked": false, "schema_version": 3, "solution": true, "task": false}
 import torch

@@ -127,6 +127,7 @@ check("3.1").points
 # - Send with `dist.send`, `dist.isend` or `dist.batch_isend_irecv`, receive with `dist.recv` or `dist.irecv`: to the
 #   next rank only, from the rank before only, one message a round, W - 1 in all. Empty chunks may be left out.
 # - It must work on any number of ranks, one included, for tensors of any length and type.
+# - You may call `chunks`: its cell is handed in with this one.
 
 # %% nbgrader={"grade": false, "grade_id": "reduce_scatter", "locked": false, "schema_version": 3, "solution": true, "task": false}
 import torch
@@ -163,7 +164,7 @@ check("3.2").points
 #
 # `ring_all_reduce(tensor)` changes `tensor` **in place**: afterwards it holds the sum of all ranks' tensors, on every
 # rank, as after `dist.all_reduce`. Both halves together take 2 (W - 1) messages of each rank, one chunk each. It need
-# not return anything.
+# not return anything. You may call `chunks` and `reduce_scatter`.
 
 # %% nbgrader={"grade": false, "grade_id": "ring_all_reduce", "locked": false, "schema_version": 3, "solution": true, "task": false}
 import torch

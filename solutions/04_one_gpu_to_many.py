@@ -15,7 +15,7 @@
 # ---
 
 # %% [markdown]
-# # Exercise 4: from one GPU to many
+# # Exercise 4: From one GPU to many
 #
 # You get a program that trains on one GPU, and make it train on any number of them, on one node or several: six steps,
 # then four details. Each is checked by itself, so check as soon as you have taken it. Where there is no GPU, CPU cores

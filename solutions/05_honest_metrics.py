@@ -15,7 +15,7 @@
 # ---
 
 # %% [markdown]
-# # Exercise 5: honest metrics
+# # Exercise 5: Honest metrics
 #
 # A number in a report speaks of the whole run: of all samples, all ranks, all the time. What a rank has at hand
 # speaks of its own share. You write four functions that turn the one into the other, exactly: the same data gives the

@@ -15,7 +15,7 @@
 # ---
 
 # %% [markdown]
-# # Exercise 6: the learning rate
+# # Exercise 6: The learning rate
 #
 # More ranks mean larger batches and fewer steps. The learning rate that was good on one GPU is no longer, and a
 # schedule that was made for one GPU is too long. You write the rate of every step of a training on any number of
@@ -149,6 +149,7 @@ check("6.3").points
 # - Its peak is that of the linear rule.
 # - The warm-up takes the first `warmup_epochs` epochs, a whole number; the cosine ends with the training.
 # - What cannot be shared evenly is filled up (`drop_last=False`).
+# - You may call the three functions above: their cells are handed in with this one.
 
 
 # %% nbgrader={"grade": false, "grade_id": "schedule", "locked": false, "schema_version": 3, "solution": true, "task": false}

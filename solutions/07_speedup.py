@@ -15,7 +15,7 @@
 # ---
 
 # %% [markdown]
-# # Exercise 7: speedup
+# # Exercise 7: Speedup
 #
 # "Eight GPUs are six times as fast." As what? Measured how often? And what would sixteen do? You turn a table of runs
 # into answers, and say how sure they are.
@@ -95,7 +95,7 @@ check("7.1").points
 #
 # `efficiencies(runs)` returns a dict, too: for each number of ranks the **efficiency**, which is 1 where N ranks are
 # N times as fast as one, and 0.75 where four are three times as fast. Without a run on one rank it is a `ValueError`,
-# as before.
+# as before. Here and in 7.3 you may call `speedups`: its cell is handed in, too.
 
 
 # %% nbgrader={"grade": false, "grade_id": "efficiencies", "locked": false, "schema_version": 3, "solution": true, "task": false}

@@ -21,6 +21,13 @@
 # number of its node. Each mistake of one for another works on one node, and breaks on two.
 #
 # You need no second machine: the checks start four processes that are told they are on two nodes.
+#
+# - `check("8.1")` runs your code and says what it saw. It may be asked as often as you like.
+# - `hint("8.1")`, in a cell of your own, gives the first of three hints; asked again, the next. Hints cost no points.
+# - What counts is what your code does, not how it is written. Only the cells that you are to write or to change are
+#   handed in, so import in them what they use.
+#
+# Run the cells from top to bottom (Shift+Enter).
 
 # %%
 from course_lib.grading.check import check, hint

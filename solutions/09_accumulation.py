@@ -26,6 +26,13 @@
 # 1. one step from several micro-batches,
 # 2. an epoch of such steps, the last of which is shorter,
 # 3. a step in which each sample weighs the same, although micro-batches and ranks have different numbers of them.
+#
+# - `check("9.1")` runs your code and says what it saw. It may be asked as often as you like.
+# - `hint("9.1")`, in a cell of your own, gives the first of three hints; asked again, the next. Hints cost no points.
+# - What counts is what your code does, not how it is written. Only the cells that you are to write or to change are
+#   handed in, so import in them what they use.
+#
+# Run the cells from top to bottom (Shift+Enter).
 
 # %%
 from course_lib.grading.check import check, hint

@@ -25,6 +25,13 @@
 # 1. `save`: one rank writes, the others wait, and the file is whole at any moment,
 # 2. `load`: all ranks get all of it,
 # 3. a training run that goes on, on as many ranks as before or on another number.
+#
+# - `check("10.1")` runs your code and says what it saw. It may be asked as often as you like.
+# - `hint("10.1")`, in a cell of your own, gives the first of three hints; asked again, the next. Hints cost no points.
+# - What counts is what your code does, not how it is written. Only the cells that you are to write or to change are
+#   handed in, so import in them what they use.
+#
+# Run the cells from top to bottom (Shift+Enter).
 
 # %%
 from course_lib.grading.check import check, hint
@@ -147,6 +154,7 @@ check("10.2").points
 # - A run of 2 epochs that goes on to 4 on the same number of ranks does exactly what one of 4 epochs does: the same
 #   batches in the same order, and the same weights in the end.
 # - It may go on on another number of ranks.
+# - You may call `save` and `load`: their cells are handed in with this one.
 
 # %% nbgrader={"grade": false, "grade_id": "train", "locked": false, "schema_version": 3, "solution": true, "task": false}
 from torch.nn.functional import cross_entropy

@@ -45,8 +45,9 @@
 # | `loaded-on-one` | only one rank loads what was saved |
 # | `schedule` | the schedule counts the steps of one process |
 #
-# Some names in the table belong to no patient here. You can check as often as you like; the name and the mended program
-# have points of their own.
+# Some names in the table belong to no patient here. The name and the mended program have points of their own. A patient is
+# one cell: run it after each change, then ask `check("11.1")`, as often as you like. `hint("11.1")`, in a cell of your own,
+# gives the first of three hints; asked again, the next. Hints cost no points.
 
 # %% [markdown]
 # ## A worked example: patient 0

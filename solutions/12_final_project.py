@@ -18,7 +18,7 @@
 # # Exercise 12: Final project
 #
 # A model and a loss that you have not seen in this course, from one device to many. The program below trains on one. It
-# foretells the next token of a sequence, as language models do. Its sequences have very different lengths, and that is
+# predicts the next token of a sequence, as language models do. Its sequences have very different lengths, and that is
 # what makes it interesting: *the loss is the mean over all tokens*, not over sequences.
 #
 # Three things count, and each has points of its own:
@@ -27,6 +27,13 @@
 # - **Efficiency.** Machines are noisy, so no clock decides. It counts how much each rank has to do, and how many messages of
 #   how many bytes the ranks exchange.
 # - **Accuracy.** All ranks know the exact accuracy over the validation set after each epoch.
+#
+# - `check("12.1")` runs your code and says what it saw. It may be asked as often as you like.
+# - `hint("12.1")`, in a cell of your own, gives the first of three hints; asked again, the next. Hints cost no points.
+# - What counts is what your code does, not how it is written. Only the cells that you are to write or to change are
+#   handed in, so import in them what they use.
+#
+# Run the cells from top to bottom (Shift+Enter).
 
 # %%
 from course_lib.grading.check import check, hint
@@ -34,7 +41,7 @@ from course_lib.grading.check import check, hint
 # %% [markdown]
 # ## A worked example: two ranks, five tokens
 #
-# Rank 0 has one token to foretell, rank 1 has four. Here are their losses, the mean of the two ranks' means, which is
+# Rank 0 has one token to predict, rank 1 has four. Here are their losses, the mean of the two ranks' means, which is
 # what DDP would make of it, and the mean over the five tokens:
 
 # %%
@@ -62,7 +69,7 @@ mean_of_means, mean_of_tokens
 # - In a step, the ranks exchange at most 1.25 times the bytes of the gradient, in at most 4 messages. For the accuracy
 #   there may be 6 more an epoch. What is sent before the first step does not count.
 # - It returns on all ranks the list of accuracies after each epoch, as floats: the share of all tokens of the validation
-#   set that are foretold.
+#   set that are predicted right.
 # - One rank writes `model.pt`, after training: a state dict for `NextToken`.
 
 # %% nbgrader={"grade": false, "grade_id": "project", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -86,7 +93,7 @@ from torch.utils.data import DataLoader, DistributedSampler, Subset, TensorDatas
 
 
 class NextToken(nn.Module):
-    """Foretells the next token from this one and the two before: [n, length] in, [n, length, 256] out."""
+    """Predicts the next token from this one and the two before: [n, length] in, [n, length, 256] out."""
 
     def __init__(self, width=12):
         super().__init__()
@@ -123,11 +130,11 @@ def loss_of(outputs, targets, reduction="mean"):
 
 def accuracy(model, dataset, device):
     ### BEGIN SOLUTION
-    """The share of tokens that the model foretells; each rank looks at some sequences, and all learn the result."""
+    """The share of tokens that the model predicts; each rank looks at some sequences, and all learn the result."""
     rank, world_size = dist.get_rank(), dist.get_world_size()
     counts = torch.zeros(2, dtype=torch.long, device=device)  # correct, seen
     ### GIVEN
-    #     """The share of tokens that the model foretells."""
+    #     """The share of tokens that the model predicts."""
     #     correct = count = 0
     ### END SOLUTION
     with torch.no_grad():

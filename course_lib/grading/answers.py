@@ -10,7 +10,7 @@ from typing import Any
 
 from course_lib.grading.evidence import Evidence
 from course_lib.grading.laws.finding import Finding, counted, listed, ranks
-from course_lib.grading.laws.messages import FROM_PEER, KNOWN
+from course_lib.grading.laws.messages import FROM_PEER, KNOWN, told
 from course_lib.grading.laws.starting import ended
 from course_lib.grading.parts import Attempt, Broken, environment
 from course_lib.grading.sandbox import Process, Program, Record
@@ -163,9 +163,7 @@ def failed(name: str, answer: Answer) -> Iterator[Finding]:
 def explained_error(who: str, error: dict[str, Any]) -> Finding:
     """An error that somebody met (see inside/student.py), and what it is mostly about."""
     lines = [line.strip() for line in error["message"].splitlines() if line.strip()]
-    where = error["where"]
-    place = f" at line {where['line']}: {where.get('text')}" if where else ""
-    seen = f"{who} failed{place}\n{error['type']}: {lines[-1][:300] if lines else '(no message)'}"
+    seen = told(who, error, lines[-1][:300] if lines else "")
     if error["type"] == "TypeError" and "argument" in error["message"] and error["where"] is None:
         return Finding("signature", seen, "With which arguments is it called? The text of the exercise says it.")
     for fault, idea, parts in KNOWN:
@@ -207,8 +205,8 @@ def _is_error(told: Any) -> bool:
 
 def _in_vain(world_size: int, waiting: dict[int, dict[str, Any]]) -> Finding:
     """Ranks waited until they gave up, or until the one that they waited for had left."""
-    lines = {rank: error["where"]["line"] for rank, error in waiting.items() if error["where"]}
-    places = listed(f"rank {rank} at line {line}" for rank, line in lines.items())
+    lines = {rank: error["where"] for rank, error in waiting.items() if error["where"]}
+    places = listed(f"rank {rank} at line {where['line']} (`{where.get('text')}`)" for rank, where in lines.items())
     seen = f"On {counted(world_size, 'rank')}, {ranks(sorted(waiting))} waited in vain for another: {places}."
     idea = "Whom does each wait for, and what does that one do meanwhile?"
     if len(waiting) < world_size:

@@ -17,8 +17,12 @@ def part(name: str) -> Part:
         for each in exercise.parts:
             if each.name == name:
                 return each
-    names = ", ".join(each.name for exercise in EXERCISES for each in exercise.parts)
-    raise UsageError(f"No part of an exercise is called {name!r}. There are {names}.")
+    if not isinstance(name, str):
+        raise UsageError(f'A part is named in quotes: "{name}".')
+    same = [exercise for exercise in EXERCISES if exercise.parts[0].name.split(".")[0] == name.split(".")[0]]
+    known = same[0].parts if same else [exercise.parts[0] for exercise in EXERCISES]
+    names = f"{'Its exercise has' if same else 'There are'} {', '.join(each.name for each in known)}"
+    raise UsageError(f"No part of an exercise is called {name!r}. {names}{'.' if same else ', and more.'}")
 
 
 def exercise(name: str) -> Exercise:

@@ -80,7 +80,9 @@ def snapshot(name: str) -> None:
     try:
         program = snapshots.after(part.name)
     except KeyError:
-        raise UsageError(f"There is no snapshot after part {name}.") from None
+        raise UsageError(
+            f'There is no snapshot after part {name}. Snapshots are of exercise 4, as snapshot("4.2").'
+        ) from None
     display({"text/markdown": f"```python\n{program}```", "text/plain": program}, raw=True)
 
 
@@ -117,7 +119,7 @@ def _ended(area: _Area, part: Part, error: CourseError) -> CourseError:
 
 def _missing(part: Part, text: str) -> PartResult:
     finding = Finding("not-defined", text, "What is judged is the code that you ran last.")
-    checks = tuple(CheckResult(check.title, 0.0, check.points, (finding,)) for check in part.checks)
+    checks = tuple(CheckResult(check.title, 0, check.points, (finding,)) for check in part.checks)
     return PartResult(part.name, part.title, checks, isolated=_sandbox.isolated)
 
 

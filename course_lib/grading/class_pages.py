@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from jinja2 import DictLoader, Environment, StrictUndefined
 
+from course_lib.grading.feedback import with_code
+
 _BASE = """\
 <!doctype html>
 <html lang="en">
@@ -64,6 +66,7 @@ article li { padding: 0.35rem 0; border-top: 1px solid var(--line); }
 .check { display: flex; gap: 0.8rem; } .check span:first-child { flex: 1; overflow-wrap: anywhere; }
 .finding { background: var(--bad-back); border-left: 4px solid var(--bad); padding: 0.4rem 0.8rem; margin: 0.3rem 0;
   overflow-wrap: anywhere; white-space: pre-line; }
+code { font-family: ui-monospace, monospace; font-size: 0.92em; }
 .idea { display: block; font-style: italic; }
 {% endblock %}
 {% block body %}
@@ -86,11 +89,14 @@ article li { padding: 0.35rem 0; border-top: 1px solid var(--line); }
 <span class="state {{ part.kind }}">{{ part.state }}</span><span class="number">{{ part.points }}</span></header>
 <ul>
 {% for check in part.checks %}
-<li><div class="check"><span>{{ check.sign }} {{ check.title }}</span>
+<li><div class="check"><span>{{ check.sign }} {{ check.title | with_code }}</span>
 <span class="number">{{ check.points }}</span></div>
 {% for finding in check.findings %}
-<div class="finding">{{ finding.seen }}
-{%- if finding.idea %}<span class="idea">{{ finding.idea }}</span>{% endif %}</div>
+{% if finding.idea %}
+<div class="finding">{{ finding.seen | with_code }}<span class="idea">{{ finding.idea | with_code }}</span></div>
+{% else %}
+<div class="soft">{{ finding.seen | with_code }}</div>
+{% endif %}
 {% endfor %}
 </li>
 {% endfor %}
@@ -183,7 +189,7 @@ svg line { stroke: var(--line); }
 <tbody>
 {% for fault in faults %}
 <tr><td><details><summary>{{ fault.students | length }}</summary><p>{{ fault.students | join(", ") }}</p></details></td>
-<td>{{ fault.parts | join(", ") }}</td><td>{{ fault.seen }}</td><td>{{ fault.name }}</td></tr>
+<td>{{ fault.parts | join(", ") }}</td><td>{{ fault.seen | with_code }}</td><td>{{ fault.name }}</td></tr>
 {% endfor %}
 </tbody>
 </table>
@@ -219,4 +225,5 @@ _ENVIRONMENT = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
+_ENVIRONMENT.filters["with_code"] = with_code
 FEEDBACK, OVERVIEW = _ENVIRONMENT.get_template("feedback"), _ENVIRONMENT.get_template("overview")

@@ -71,7 +71,7 @@ def _exercise(graded: Graded) -> dict[str, Any]:
         "points": f"{'–' if graded.trouble else points(graded.points)} of {points(graded.max_points)}",
         "when": when.strftime("%d %B %Y, %H:%M"),
         "notes": [graded.unreadable] * bool(graded.unreadable) + [*graded.remarks],
-        "parts": [_part(part) for part in without_repeats(graded.parts)],
+        "parts": [] if graded.unreadable else [_part(part) for part in without_repeats(graded.parts)],
     }
 
 

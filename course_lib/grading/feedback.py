@@ -18,12 +18,12 @@ NOT_ISOLATED = (
 _ENVIRONMENT = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
 
 
-def _with_code(text: str) -> Markup:
+def with_code(text: str) -> Markup:
     """Escaped text, with what stands between backticks as code."""
     return Markup(re.sub(r"`([^`\n]+)`", r"<code>\1</code>", str(escape(text))))
 
 
-_ENVIRONMENT.filters["with_code"] = _with_code
+_ENVIRONMENT.filters["with_code"] = with_code
 # Text takes the colour of the theme; what is told by a colour is told by a word too.
 _PART = _ENVIRONMENT.from_string("""\
 <div style="border-left:4px solid {{ color }};padding:2px 0 2px 12px;margin:6px 0;line-height:1.45;max-width:60em">

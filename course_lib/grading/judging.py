@@ -56,7 +56,7 @@ def without_verdict(
     part: Part, sandbox: Sandbox, findings: tuple[Finding, ...] = (), trouble: str = "", seconds: float = 0.0
 ) -> PartResult:
     """No points for a part whose code was not run to an end, and why."""
-    checks = tuple(CheckResult(check.title, 0.0, check.points, findings) for check in part.checks)
+    checks = tuple(CheckResult(check.title, 0, check.points, findings) for check in part.checks)
     return PartResult(part.name, part.title, checks, trouble, sandbox.isolated, seconds)
 
 
@@ -84,7 +84,9 @@ def _judge(part: Part, code: str | None, sandbox: Sandbox, attempts: dict[str, A
     began = time.monotonic()
     if code is None:
         missing = Finding(
-            "no-cell", "The cell for this part is not there.", "Was it deleted? It begins with its number."
+            "no-cell",
+            "The cell for this part is not there.",
+            "Was it deleted? Take the notebook that was handed out, and put your code into its cell.",
         )
         return without_verdict(part, sandbox, findings=(missing,))
     for left in reversed(range(TRIES)):
@@ -111,7 +113,7 @@ def _faults(part: PartResult) -> set[str]:
 
 def _judged(check: Check, attempt: Attempt) -> CheckResult:
     findings = _first(check.judge(attempt))
-    points = 0.0 if findings else check.points
+    points = 0 if findings else check.points
     return CheckResult(check.title, points, check.points, findings)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import re
 import symtable
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -36,16 +37,19 @@ def find(part: Part, shell: InteractiveShell) -> OwnCode:
     """The code of the cells that define the part's names, as they ran last; or the program in the current folder."""
     if not part.names:
         return _program(Path(PROGRAM))
-    undefined = [name for name in part.names if name not in shell.user_ns]
-    if undefined:
-        said = listed(f"`{name}`" for name in undefined)
-        return OwnCode(None, f"{said} {'is' if len(undefined) == 1 else 'are'} not defined. Run the cell of this part.")
     assert shell.history_manager is not None
     # What a cell only wrote into a file defines nothing here.
     history = shell.history_manager.input_hist_raw
     cells = ["" if writes_anew(source) else plain(source)[0] for source in history]
     tables = [_table(cell) for cell in cells]
     places = {name: _last(name, tables) for name in part.names}
+    for name, place in places.items():
+        if refused := _refused(name, cells[0 if place is None else place + 1 :]):
+            return OwnCode(None, refused)
+    undefined = [name for name in part.names if name not in shell.user_ns]
+    if undefined:
+        said = listed(f"`{name}`" for name in undefined)
+        return OwnCode(None, f"{said} {'is' if len(undefined) == 1 else 'are'} not defined. Run the cell of this part.")
     lost = [name for name, place in places.items() if place is None]
     if lost:
         said = listed(f"`{name}`" for name in lost)
@@ -62,6 +66,21 @@ def _program(path: Path) -> OwnCode:
         return OwnCode(path.read_text(encoding="utf-8", errors="replace"))
     except OSError:
         return OwnCode(None, f"There is no {path.name} here. Run the cell that begins with %%writefile {path.name}.")
+
+
+def _refused(name: str, later: Sequence[str]) -> str:
+    """What is wrong with the newest cell that meant to define a name and that Python did not take; empty if none is."""
+    meant = re.compile(rf"^\s*(?:(?:async\s+def|def|class)\s+{name}\b|{name}\s*=[^=])", re.MULTILINE)
+    for cell in reversed(later):
+        if not meant.search(cell):
+            continue
+        try:
+            compile(cell, "cell", "exec", dont_inherit=True)
+        except SyntaxError as error:
+            return f"The cell with `{name}` is no Python yet. Line {error.lineno}: {error.msg}."
+        except (ValueError, RecursionError):
+            return f"The cell with `{name}` is no Python yet."
+    return ""
 
 
 def _table(code: str) -> symtable.SymbolTable | None:

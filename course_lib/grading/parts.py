@@ -87,6 +87,8 @@ class Attempt:
         self._sandbox.ready()
         began = time.monotonic()
         record = self._sandbox.run(programs, files or {}, min(seconds, self._seconds_left), collect)
+        for process in record.processes:
+            process.source = self.code
         self._seconds_left -= time.monotonic() - began
         self._broken += record.why == "broken"
         if record.false:

@@ -13,7 +13,7 @@ NOT_ISOLATED = (
     "Students' code ran without bubblewrap: limits of time, memory and processes held, but it could read and write "
     "what you can, and reach the network."
 )
-ISOLATED = "Students' code ran in a bubblewrap: without network, and without this machine's files."
+ISOLATED = "Students' code ran in a sandbox (bubblewrap): without network, and without this machine's files."
 
 
 @dataclass(frozen=True)
@@ -112,16 +112,17 @@ def _text(value: Any) -> str:
 
 def without_repeats(parts: Sequence[PartResult]) -> list[PartResult]:
     """The parts as people read them: what was told before only says where."""
-    told: dict[tuple[str, str], str] = {}
+    told: dict[tuple[str, str], tuple[str, str]] = {}
     return [replace(part, checks=tuple(_check_once(check, part.name, told) for check in part.checks)) for part in parts]
 
 
-def _check_once(check: CheckResult, part: str, told: dict[tuple[str, str], str]) -> CheckResult:
+def _check_once(check: CheckResult, part: str, told: dict[tuple[str, str], tuple[str, str]]) -> CheckResult:
     findings = []
     for finding in check.findings:
-        before = told.setdefault((finding.fault, finding.seen), f"{part}: {check.title}")
-        again = before != f"{part}: {check.title}"
-        findings.append(Finding(finding.fault, f"The same as in {before}.", "") if again else finding)
+        before = told.setdefault((finding.fault, finding.seen), (part, check.title))
+        where = "above" if before[0] == part else f"in {before[0]}"
+        again = Finding(finding.fault, f"For the same reason as {where}.", "")
+        findings.append(finding if before == (part, check.title) else again)
     return replace(check, findings=tuple(findings))
 
 

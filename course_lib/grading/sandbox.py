@@ -67,6 +67,7 @@ class Process:
         stack: where it was when its time was over.
         connected: whether it was seen to be connected to another process when it had joined its group; None where the
             system does not say.
+        source: the student's code that it ran, where that is known.
     """
 
     pid: int
@@ -75,6 +76,7 @@ class Process:
     code: int | None = None
     stack: str = ""
     connected: bool | None = False
+    source: str = ""
 
     def of(self, kind: str) -> list[dict[str, Any]]:
         """Its events of a kind."""

@@ -12,8 +12,11 @@ ZOOMED = {"width": 640, "height": 400}  # what is left of 1280x800 at 200 %
 
 def violations(page: Page, part: str) -> list[str]:
     """Where the part that a CSS selector names breaks a rule of WCAG 2.2, A or AA."""
+    # Lab's body is 0 high and hides what overflows, so axe would take all text in it for hidden, and not look at it.
+    page.add_style_tag(content="body { min-height: 100vh }")
     found = Axe().run(page, context=part, options={"runOnly": [*RULES]}).response
-    assert any(rule["id"] == "color-contrast" for rule in found["passes"]), "nothing was looked at"
+    contrasts = [node["html"] for rule in found["passes"] if rule["id"] == "color-contrast" for node in rule["nodes"]]
+    assert any(not html.startswith(("<input", "<select")) for html in contrasts), "no text was looked at"
     return [f"{rule['help']}: {node['html']}" for rule in found["violations"] for node in rule["nodes"]]
 
 

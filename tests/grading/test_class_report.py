@@ -40,7 +40,7 @@ def test_a_page_says_what_was_seen_and_which_parts_passed():
     reached, parts = all_but("4.2", "4.4"), len(EXERCISE.parts)
     assert f"{reached} of {TOTAL} points. {parts - 2} of {parts} parts passed. Not passed: 4.2, 4.4." in text
     assert text.count("Ranks 0 and 1 are one.") == 1  # then it says where it was told
-    assert "The same as in 4.2" in text
+    assert "For the same reason as in 4.2." in text
     assert ISOLATED in text
 
 

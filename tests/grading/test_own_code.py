@@ -31,7 +31,7 @@ def test_the_whole_cell_that_defined_a_function_last_is_taken():
     assert after(new, old, "two = 3").code == old
 
 
-@pytest.mark.parametrize("cell", ["def double(x:", "$ double = 2", "%%writefile train.py\ndef double(x): pass"])
+@pytest.mark.parametrize("cell", ["double(", "$ double = 2", "%%writefile train.py\ndef double(x): pass"])
 def test_a_cell_that_defined_nothing_here_is_passed_over(cell):
     right = "def double(x):\n    return 2 * x"
     assert after(right, cell).code == right
@@ -51,6 +51,14 @@ def test_a_cell_that_defined_nothing_here_is_passed_over(cell):
 )
 def test_a_name_may_be_defined_in_any_way(cell):
     assert after(cell) == OwnCode(cell)
+
+
+def test_a_newer_cell_that_is_no_python_is_told_and_not_the_older_one_judged():
+    right, torn = "def double(x):\n    return 2 * x", "two = 2\ndef double(x):\n    return (two * x"
+    told = "The cell with `double` is no Python yet. Line 3: '(' was never closed."
+    assert after(right, torn) == OwnCode(None, told)
+    assert after(torn) == OwnCode(None, told)
+    assert after(torn, right).code == right
 
 
 def test_functions_of_one_cell_come_once_and_those_of_two_in_the_order_in_which_they_ran():

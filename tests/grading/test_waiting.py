@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from course_lib.grading import catalog, snapshots
 from course_lib.grading.judging import judge_all
-from course_lib.grading.sandbox import Program, Sandbox
+from course_lib.grading.laws.waiting import where_each_waits
+from course_lib.grading.sandbox import Process, Program, Sandbox
 from course_lib.grading.submission import Submission
 
 EXERCISE = catalog.exercise("04_one_gpu_to_many")
@@ -66,3 +70,24 @@ def test_a_program_that_hangs_before_it_trains_is_run_once_and_not_for_each_chec
     results, _ = judge_all(EXERCISE.parts, Submission({"program": code}), sandbox)
     assert [result.name for result in results if result.passed] == ["4.1"]
     assert sum(result.seconds for result in results) < 60.0
+
+
+@pytest.mark.parametrize(
+    ("stacks", "who", "idea"),
+    [
+        ((4, 4), "ranks 0 and 1 are", "All wait"),
+        ((4, 3), "rank 0 is", "The ranks wait"),
+        ((4, 0), "rank 0 is", "Not all ranks"),
+    ],
+)
+def test_where_ranks_wait_is_told_with_their_lines(stacks: tuple[int, ...], who: str, idea: str) -> None:
+    source = "import torch.distributed as dist\ndef meet(rank):\n    dist.barrier()\n    dist.barrier(rank)"
+    processes = [
+        Process(rank, rank, stack=f'  File "<your code>", line {line} in meet' if line else "", source=source)
+        for rank, line in enumerate(stacks)
+    ]
+    record = SimpleNamespace(processes=processes, seconds=4.0)
+    evidence: Any = SimpleNamespace(record=record, ranks={0: None, 1: None}, rank_of=lambda process: process.place)
+    seen, think = where_each_waits(evidence)
+    assert f"{who} at line 4, `dist.barrier(rank)`" in seen
+    assert think.startswith(idea)

@@ -136,7 +136,7 @@ def as_one(seen: Run) -> Iterator[Finding]:
         idea = "A rank with few tokens should not speak as loudly as one with many. What must they tell each other?"
         yield Finding(
             finding.fault,
-            f"{finding.seen} In the first step the ranks had {counts} tokens to foretell.",
+            f"{finding.seen} In the first step the ranks had {counts} tokens to predict.",
             idea if finding.fault in ("other-update", "scale") else finding.idea,
         )
 

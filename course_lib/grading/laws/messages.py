@@ -83,6 +83,11 @@ KNOWN = (
         ("terminated with signal",),
     ),
     ("not-done", "There is still work to do in this cell.", ("NotImplementedError",)),
+    (
+        "no-such-name",
+        "Which line defines or imports this name? What stands in other cells is not handed in.",
+        ("NameError",),
+    ),
 )
 FROM_PEER = (
     "Connection closed by peer",
@@ -101,10 +106,7 @@ def explained(evidence: Evidence) -> Finding:
     who = unnamed if number is None else ranks([number]).capitalize()
     if error["type"] == "SystemExit":  # argparse, mostly: it prints what is wrong
         error = {**error, "message": "\n".join(evidence.record.output)}
-    text = f"{error['type']}: {_line(error)}"
-    where = error["where"]
-    place = f" at line {where['line']}: {where['text']}" if where else ""
-    seen = f"{who} failed{place}\n{text}"
+    seen = told(who, error, _line(error))
     if error["type"] == "TypeError" and "positional argument" in error["message"]:
         spawned = "Spawn hands your function something before your own arguments. What is it?"
         called = "With which arguments is the function called? The text of the exercise says it."
@@ -120,6 +122,16 @@ def explained(evidence: Evidence) -> Finding:
             "ranks make it, in the same order?",
         )
     return Finding("error", seen, "Read the last line first: what did Python expect, and what was there?")
+
+
+def told(who: str, error: dict[str, Any], line: str) -> str:
+    """How somebody failed: where, and what Python said, with `line` as what the message says most."""
+    where = error["where"]
+    if error["type"] == "NotImplementedError" and not line:
+        return f"{who} is not written yet" + (f": line {where['line']} raises NotImplementedError." if where else ".")
+    text = str(where.get("text")) if where else ""
+    place = f" at line {where['line']}: {text if '`' in text else f'`{text}`'}" if where else ""
+    return f"{who} failed{place}\n{error['type']}" + (f": {line}" if line else "")
 
 
 def _culprit(evidence: Evidence) -> tuple[Process, dict[str, Any]]:
@@ -142,14 +154,14 @@ def _in_vain(evidence: Evidence) -> str:
     for process, error in evidence.errors:
         number, where = evidence.rank_of(process), error["where"]
         if number is not None and where and _from_peer(error):
-            line = f"line {where['line']} ({(where['text'] or '').strip()})"
+            line = f"line {where['line']} (`{(where['text'] or '').strip()}`)"
             words.append(f"{ranks([number]).capitalize()} waited at {line} for a rank that did not come")
     return "; ".join(words) + "." * bool(words)
 
 
 def _line(error: dict[str, Any]) -> str:
-    """The line of a message that says most: the last one where it holds the traceback of another process."""
+    """The line of a message that says most: the last one where it holds another process's traceback; perhaps empty."""
     lines = [line.strip() for line in error["message"].splitlines() if line.strip()]
     if not lines:
-        return "(no message)"
+        return ""
     return lines[-1 if error["type"] == "SystemExit" or error["type"].startswith("Process") else 0][:300]

@@ -121,7 +121,7 @@ def ended(evidence: Evidence) -> Iterator[Finding]:
         announced = listed(sorted({each.of("joining")[0]["given"].get("world_size", "?") for each in waiting}))
         yield Finding(
             "world-size",
-            f"{counted(len(waiting), 'process', 'waits')} to join a group of {announced}. "
+            f"{counted(len(waiting), 'process')} did not get into a group of {announced}. "
             f"{where_each_waits(evidence)[0]}",
             "The group waits for all that were announced. Count the processes that you start.",
         )

@@ -1,4 +1,4 @@
-"""The final project as it is given: a model that foretells the next token of a sequence, trained on one device."""
+"""The final project as it is given: a model that predicts the next token of a sequence, trained on one device."""
 
 import numpy as np
 import torch
@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 
 class NextToken(nn.Module):
-    """Foretells the next token from this one and the two before: [n, length] in, [n, length, 256] out."""
+    """Predicts the next token from this one and the two before: [n, length] in, [n, length, 256] out."""
 
     def __init__(self, width=12):
         super().__init__()
@@ -44,7 +44,7 @@ def loss_of(outputs, targets, reduction="mean"):
 
 
 def accuracy(model, dataset, device):
-    """The share of tokens that the model foretells."""
+    """The share of tokens that the model predicts."""
     correct = count = 0
     with torch.no_grad():
         for tokens, lengths in DataLoader(dataset, batch_size=16):
