@@ -146,5 +146,5 @@ def _work(
 
 
 def _workers() -> int:
-    """As many submissions at once as keep the cores busy, and as there is memory for: half of a run is waiting."""
-    return max(1, min(2 * core_count(), psutil.virtual_memory().available // MEMORY))
+    """As many submissions at once as keep the cores busy, and as there is memory for: most of a run is waiting."""
+    return max(1, min(3 * core_count(), psutil.virtual_memory().available // MEMORY))

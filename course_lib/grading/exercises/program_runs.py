@@ -28,7 +28,7 @@ TRAIN, VAL = 25, 13  # images: no number of ranks divides them, and 2 or 3 ranks
 SECONDS = 25.0
 RATES = {"sgd": 0.1, "adamw": 0.01}  # so that a few steps change what the model says, and not more
 OPTIMIZERS = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}
-SLOW = {"slow": {"1": 0.15}, "slow_evaluation": {"1": 0.4}}  # seconds: a pass of rank 1; others take a few milliseconds
+SLOW = {"slow": {"1": 0.1}, "slow_evaluation": {"1": 0.3}}  # seconds: a pass of rank 1; others take a few milliseconds
 SLOW_WRITES = 0.25  # seconds
 MIRRORED = {1: 1}  # in this pass of rank 1 its images are given backwards: see inside/probes/training.py
 FAILS_IN_PASS = NAN_IN_PASS = 1

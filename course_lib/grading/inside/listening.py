@@ -64,6 +64,7 @@ class Listener:
         self.pids: set[int] = set()
         self.told = self.strangers = 0
         self._key = key
+        self._connected: set[int] = set()  # of `pids`, to another one
         self._outputs: list[_Output] = []
         self._selector = selectors.DefaultSelector()
         self._listener = socket.socket(socket.AF_UNIX)
@@ -145,7 +146,11 @@ class Listener:
 
     def _look(self, connected: socket.socket, pid: int) -> None:
         """Tell whether a process, which waits for that, is connected to another one that told something."""
-        tell({"is": "looked", "pid": pid, "connected": processes.is_connected(pid, self.pids)})
+        found: set[int] | None = set()
+        if pid not in self._connected:  # a look takes long, and sees all of them
+            found = processes.connected(self.pids)
+            self._connected |= found or set()
+        tell({"is": "looked", "pid": pid, "connected": None if found is None else pid in self._connected})
         with contextlib.suppress(OSError):
             connected.send(b"!", socket.MSG_DONTWAIT)
 

@@ -67,13 +67,14 @@ def proportional_bytes(processes: list[psutil.Process]) -> int:
     return total
 
 
-def is_connected(pid: int, others: set[int]) -> bool | None:
-    """Whether a process has a TCP connection to one of these; None where the system does not say."""
-    own = _connections(pid)
-    if own is None:
+def connected(pids: set[int]) -> set[int] | None:
+    """Those of these processes that have a TCP connection to another one; None where the system does not say."""
+    try:
+        found = psutil.net_connections("tcp")
+    except (psutil.Error, OSError):
         return None
-    theirs = (_connections(other) or () for other in sorted(others - {pid}, reverse=True))
-    return any((far, near) in own for each in theirs for near, far in each)
+    ends = {(each.laddr.port, each.raddr.port): each.pid for each in found if each.raddr and each.pid in pids}
+    return {pid for (near, far), pid in ends.items() if pid is not None and ends.get((far, near), pid) != pid}
 
 
 def kill_descendants(seconds: float = 5.0) -> bool:
@@ -102,15 +103,6 @@ def reap() -> dict[int, int]:
                 break
             codes[pid] = os.waitstatus_to_exitcode(status)
     return codes
-
-
-def _connections(pid: int) -> set[tuple[int, int]] | None:
-    """The ports at both ends of each TCP connection of a process; None where the system does not say."""
-    try:
-        found = psutil.Process(pid).net_connections("tcp")
-    except (psutil.Error, OSError):
-        return None
-    return {(each.laddr.port, each.raddr.port) for each in found if each.raddr}
 
 
 def _lives(process: psutil.Process) -> bool:

@@ -31,7 +31,7 @@ from pathlib import Path
 
 import torch
 
-from course_lib.grading.inside import processes, student
+from course_lib.grading.inside import pages, processes, student
 from course_lib.grading.inside.emptying import remove
 from course_lib.grading.inside.job import Job
 from course_lib.grading.inside.notices import have_the_output, tell
@@ -79,6 +79,7 @@ def main() -> None:
     _forget_finalizers()
     gc.collect()
     gc.freeze()  # the programs share these objects' memory with the server
+    pages.collapse()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     tell({"is": "ready"})
     requests = sys.stdin.fileno()
