@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -18,6 +19,7 @@ MOST_BYTES = 100_000_000  # of a notebook: it may hold pictures and 50 MB of out
 MOST_CODE = 100_000  # characters of a cell: nobody writes so much
 MOST_CELLS = 60  # of one notebook that have a mark
 SHOWN = 60  # characters of what is quoted
+_parsing = threading.Lock()  # one at a time: 90 MB of brackets become gigabytes
 
 
 @dataclass(frozen=True)
@@ -57,12 +59,14 @@ def read(path: Path) -> Submission:
     Raises:
         FolderError: it is not there, or no notebook.
     """
-    content = _content(path)
-    try:
-        cells = [cell for cell in _all_cells(json.loads(content)) if isinstance(cell, dict)]
-    except (ValueError, TypeError, KeyError, IndexError, RecursionError, MemoryError) as error:
-        raise FolderError(f"{path} is no notebook, or it is damaged. Save it in Jupyter as .ipynb.") from error
-    found, following, remarks = _sorted_out(cells)
+    with _parsing:
+        content = _content(path)
+        try:
+            cells = [cell for cell in _all_cells(json.loads(content)) if isinstance(cell, dict)]
+        except (ValueError, TypeError, KeyError, IndexError, RecursionError, MemoryError) as error:
+            raise FolderError(f"{path} is no notebook, or it is damaged. Save it in Jupyter as .ipynb.") from error
+        found, following, remarks = _sorted_out(cells)
+        del cells
     joined = {name: _one(name, pieces, remarks) for name, pieces in found.items()}
     plain_following = {name: plain(source)[0] for name, source in following.items()}
     return Submission(joined, tuple(remarks), plain_following, sha256(content).hexdigest())

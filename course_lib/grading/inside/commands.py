@@ -13,9 +13,7 @@ from typing import Any
 
 VARIABLE = "DDP_COURSE_WATCH"  # as startup/sitecustomize.py reads it
 STARTUP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "startup")
-ENVIRON = (
-    5  # the place of the environment among what _posixsubprocess.fork_exec is given: a list, or None for one's own
-)
+ENVIRON = 5  # the place of the environment among what fork_exec is given: a list, or None for one's own
 
 
 def carry(watch: str) -> None:

@@ -22,9 +22,17 @@ class _NoCourse:
 _refusal = _NoCourse()
 
 
-def hide() -> None:
-    """Keep the course from being imported; what runs of it goes on by the references that it has."""
-    for name in [name for name in sys.modules if name.partition(".")[0] == "course_lib"]:
+def loaded() -> list[str]:
+    """The modules of the course that are loaded. To ask is to write to the pages of all modules' names."""
+    return [name for name in sys.modules if name.partition(".")[0] == "course_lib"]
+
+
+def hide(modules: Sequence[str] | None = None) -> None:
+    """Keep the course, these `modules` or all that are loaded, from being imported.
+
+    What runs of it goes on by the references that it has.
+    """
+    for name in loaded() if modules is None else modules:
         del sys.modules[name]
     sys.meta_path.insert(0, _refusal)  # its base class would take long to import
 

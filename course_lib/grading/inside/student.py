@@ -23,15 +23,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from course_lib.grading.inside import commands, preloaded, spawning
+from course_lib.grading.inside import commands, hiding, preloaded, spawning
 from course_lib.grading.inside.channel import Channel
 from course_lib.grading.inside.encoding import decode
-from course_lib.grading.inside.hiding import hide
 
 PROBES, HARNESSES = "course_lib.grading.inside.probes", "course_lib.grading.inside.harnesses"
 CELL = "<your code>"  # what a traceback calls the code of the solution cells
 LONGEST = 4_000  # characters of an error that are told
 ADDRESS_SPACE, FILE_SIZE, OPEN_FILES = 6 << 30, 64 << 20, 512
+_course: list[str] = []  # its modules, as the server has loaded them
 
 
 def run_program(program: dict[str, Any], address: str, key: bytes, stacks: str) -> int:
@@ -48,7 +48,7 @@ def run_program(program: dict[str, Any], address: str, key: bytes, stacks: str) 
     what["stacks"] = stacks
     channel = watch(what)
     work = _work_of(program)
-    hide()
+    hiding.hide(_course)
     commands.carry(json.dumps({**what, "forks": forks, "kind": preloaded.kind_of_python()}))
     np.random.seed()  # that of the server is the same for all
     spawning.begin(
@@ -188,3 +188,4 @@ def load() -> None:
     for package in (PROBES, HARNESSES):
         for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
             importlib.import_module(f"{package}.{module.name}")
+    _course.extend(hiding.loaded())
