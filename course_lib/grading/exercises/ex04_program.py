@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from course_lib.grading.exercises import program_files as files
 from course_lib.grading.exercises import program_laws as laws
 from course_lib.grading.exercises.program_laws import holds
 from course_lib.grading.parts import Check, Exercise, Part
@@ -103,7 +104,7 @@ PARTS = (
             Check(
                 "one process of a node unpacks the images, and all read them afterwards",
                 2,
-                holds(laws.prepared, "cold"),
+                holds(files.prepared, "cold"),
             ),
         ),
         (
@@ -117,7 +118,7 @@ PARTS = (
         "4.8",
         "Images a second of all ranks",
         CELLS,
-        (Check("images_per_sec in result.json is that of all ranks", 2, holds(laws.speed, "3", "2x2")),),
+        (Check("images_per_sec in result.json is that of all ranks", 2, holds(files.speed, "3", "2x2")),),
         (
             "How many images does one rank train on in an epoch, and how many do all of them?",
             "Each rank knows its own speed. Which collective adds numbers up?",
@@ -128,7 +129,7 @@ PARTS = (
         "4.9",
         "Validation accuracy over all ranks",
         CELLS,
-        (Check("val_accuracy in result.json is exact on 1 to 4 ranks", 2, holds(laws.accuracy, *"123", "2x2")),),
+        (Check("val_accuracy in result.json is exact on 1 to 4 ranks", 2, holds(files.accuracy, *"123", "2x2")),),
         (
             "13 images on 2 ranks: how many does each look at?",
             "Is the mean of two accuracies the accuracy, when one is over 7 images and one over 6?",
@@ -141,8 +142,8 @@ PARTS = (
         "One writer",
         CELLS,
         (
-            Check("model.pt and result.json are written by one process", 1, holds(laws.one_writer, "2", "3", "2x2")),
-            Check("a plain WideResNet can load model.pt", 1, laws.saves("2")),
+            Check("model.pt and result.json are written by one process", 1, holds(files.one_writer, "2", "3", "2x2")),
+            Check("a plain WideResNet can load model.pt", 1, files.saves("2")),
         ),
         (
             "How many processes write `model.pt`, on one node and on two?",

@@ -1,0 +1,113 @@
+"""What has to hold of the files that the program of exercise 4 reads and writes, and of what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch.nn.utils import vector_to_parameters
+
+from course_lib.grading.exercises.program_laws import Judge, first, trained
+from course_lib.grading.exercises.program_runs import Run, one_gpu, run, tensors
+from course_lib.grading.laws import learning, replay, reporting, starting, writing
+from course_lib.grading.laws.finding import Finding
+from course_lib.grading.parts import Attempt, Broken, answers_of
+from course_lib.grading.sandbox import Program
+
+
+def saves(name: str) -> Judge:
+    """A check that the model which this run saves is the right one."""
+
+    def judge(attempt: Attempt) -> Iterator[Finding]:
+        finding = first(lambda each: saved(attempt, each), name)
+        if finding is not None:
+            yield finding
+
+    return judge
+
+
+def prepared(seen: Run) -> Iterator[Finding]:
+    """The images of a node are unpacked by one process, and read by all when that is done."""
+    yield from starting.started(seen.evidence, seen.setting.world_size)
+    yield from writing.prepared_once(seen.evidence, "data")
+    yield from trained(seen)
+    for node in range(seen.setting.nodes):
+        if any(f"node{node}/data/{name}.npy" not in seen.evidence.record.files for name in seen.data):
+            yield Finding(
+                "not-prepared",
+                f"The images were not unpacked into the folder data of node {node}.",
+                "Each node has a disk of its own. Which of its processes unpacks the data there?",
+            )
+
+
+def speed(seen: Run) -> Iterator[Finding]:
+    """The speed that is reported is that of all ranks."""
+    yield from trained(seen)
+    read = reporting.entries(seen.files.get("result.json"), ["images_per_sec"], seen.setting.epochs)
+    if isinstance(read, Finding):
+        yield from starting.ended(seen.evidence)
+        yield read
+    else:
+        yield from reporting.speed(seen.evidence, [each["images_per_sec"] for each in read])
+
+
+def accuracy(seen: Run) -> Iterator[Finding]:
+    """The accuracy that is reported is that over all validation images."""
+    yield from trained(seen)
+    read = reporting.entries(seen.files.get("result.json"), ["val_accuracy"], seen.setting.epochs)
+    if isinstance(read, Finding):
+        yield from starting.ended(seen.evidence)
+        yield read
+        return
+    images, labels = tensors(seen, "val")
+    model = one_gpu().WideResNet()
+    known = reporting.weights_after(seen.evidence, seen.setting.epochs)
+    yield from learning.same_model(known, model)
+    outputs: list[torch.Tensor | None] = []
+    with replay.on_one_thread(), torch.no_grad():
+        for weights in known:
+            if weights is not None:
+                vector_to_parameters(weights.clone(), model.parameters())
+                outputs.append(model(images))
+            else:
+                outputs.append(None)
+    yield from reporting.accuracy([each["val_accuracy"] for each in read], outputs, labels)
+
+
+def one_writer(seen: Run) -> Iterator[Finding]:
+    """Each file of results is written by one process."""
+    yield from trained(seen)
+    for path in ("model.pt", "result.json"):
+        for finding in writing.one_writer(seen.evidence, path, seen.files):
+            if finding.fault == "not-written":
+                yield from starting.ended(seen.evidence)
+            yield finding
+
+
+def saved(attempt: Attempt, name: str) -> Iterator[Finding]:
+    """What was saved is the model of the last epoch, for a program without DDP."""
+    seen = run(attempt, name)
+    yield from trained(seen)
+    content = seen.files.get("model.pt")
+    if content is None:
+        yield Finding(
+            "not-written", "There is no model.pt.", "Which process saves the model, and does it get that far?"
+        )
+        return
+    program = Program(harness="checkpoint:weights", inputs="model.pt")
+    try:
+        (given,) = answers_of(attempt.run([program], {"model.pt": content}))
+    except Broken as error:
+        yield Finding(
+            "torn-file",
+            f"model.pt cannot be read with weights_only: {error.finding.seen.splitlines()[-1]}",
+            "How many processes write this file at once, and what do they put into it?",
+        )
+        return
+    model = one_gpu().WideResNet()
+    weights = reporting.weights_after(seen.evidence, seen.setting.epochs)[-1]
+    yield from learning.same_model([weights], model)
+    if weights is not None:
+        vector_to_parameters(weights.clone(), model.parameters())
+    expected = {name: each.detach() for name, each in model.named_parameters()}
+    yield from reporting.same_weights(given, expected, known=weights is not None)
