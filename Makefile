@@ -42,7 +42,7 @@ lab: setup  ## open JupyterLab on the first lesson
 	    $(if $(filter 0,$(shell id -u)),--allow-root)  # Jupyter asks for this when it is root
 
 test: setup  ## run all tests, and every cell of the lessons
-	$(RUN) pytest --numprocesses=3 --dist=worksteal tests/grading  # half of a run in the sandbox is waiting
+	$(RUN) pytest --numprocesses=3 --dist=worksteal tests/grading  # most of a run in the sandbox is waiting
 	$(RUN) pytest tests --ignore=tests/grading $(if $(NOTEBOOKS),--nbval-lax --nbval-current-env --nbval-cell-timeout=300 $(NOTEBOOKS))
 
 check: setup  ## lint, formatting, types, who imports whom, and files that must agree

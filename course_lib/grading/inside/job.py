@@ -21,7 +21,8 @@ from course_lib.grading.inside.listening import OUTPUT_KEPT, Listener
 from course_lib.grading.inside.notices import tell
 
 SOCKET, STACKS = ".grader", ".stacks"  # in the folder of a job
-TICK = 0.1  # seconds between two looks at the processes
+TICK = 0.25  # seconds between two looks at the processes: one costs as much as many events
+TICK_AT_THE_END = 0.02  # when only those are left that the programs started
 MOST_COLLECTED = 8 << 20  # bytes of a file that is asked for
 SECONDS_FOR_STACKS = 0.3
 SECONDS_TO_END = 1.0  # that what a program started may go on after it
@@ -82,21 +83,20 @@ class Job:
         """Wait until the programs have ended, or one limit is reached; which."""
         all_over = None
         while True:
-            self._listener.pass_on(TICK)
+            self._listener.pass_on(TICK if self._programs else TICK_AT_THE_END)
             for pid, code in processes.reap().items():
                 if pid in self._programs:
                     tell({"is": "exit", "pid": pid, "place": self._programs.pop(pid), "code": code})
             now = time.monotonic()
-            if self._programs and now - self._looked < TICK:
-                continue  # each look costs as much as many events
-            self._looked = now
-            below = processes.descendants()
             if not self._programs:
                 all_over = all_over or now
-                if not below or now - all_over > SECONDS_TO_END:
+                if not processes.descendants() or now - all_over > SECONDS_TO_END:
                     return "ended"
+            if now - self._looked < TICK:
+                continue
+            self._looked = now
             started = len(self._listener.pids) - len(self._request["programs"])
-            if why := self._limits.reached(below, self._listener.told, max(0, started)):
+            if why := self._limits.reached(processes.descendants(), self._listener.told, max(0, started)):
                 return why
 
     def _read_stacks(self) -> dict[str, str]:

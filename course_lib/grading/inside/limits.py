@@ -8,7 +8,7 @@ import psutil
 
 from course_lib.grading.inside import processes
 
-QUIET_TICKS = 35  # looks in a row that find all processes waiting: for ever, then. A loaded machine looks less often
+QUIET_TICKS = 14  # looks in a row that find all processes waiting: for ever, then. A loaded machine looks less often
 IDLE_SECONDS = 0.1  # of the processor, in all these ticks and of all processes: less than this is waiting
 MOST_PROCESSES = 64
 CPU_SECONDS_TO_LOAD = 4.0  # more for each process that the programs started: a new Python loads torch
