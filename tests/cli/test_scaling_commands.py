@@ -64,7 +64,7 @@ def test_what_cannot_be_predicted_is_refused(cli, arguments, message) -> None:
 def test_a_calibrated_machine_can_be_predicted_for_and_simulated(cli, monkeypatch, no_process_left) -> None:
     monkeypatch.setattr(calibrate, "MEASURING_SECONDS", 0.5)
     monkeypatch.setattr(calibrate, "BATCH_SIZES", (8, 16))
-    monkeypatch.setattr(calibrate, "REDUCED_BYTES", (1024, 4194304))
+    monkeypatch.setattr(calibrate, "REDUCED_BYTES", (1024, 33554432))
     ended = cli("calibrate", "--model", "mlp", "--device", "cpu", "--out", "here.json", "--json")
     assert ended.code == 0
     assert ended.json()["profile"] == "here.json"

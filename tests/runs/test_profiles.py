@@ -43,7 +43,7 @@ def test_each_number_of_devices_was_measured_with_each_batch(measured, no_proces
 def test_a_measurement_that_another_run_disturbed_says_so(monkeypatch, tmp_path, no_process_left) -> None:
     monkeypatch.setattr(calibrate, "MEASURING_SECONDS", 0.1)
     monkeypatch.setattr(calibrate, "BATCH_SIZES", (8,))
-    monkeypatch.setattr(calibrate, "REDUCED_BYTES", (1024, 4194304))
+    monkeypatch.setattr(calibrate, "REDUCED_BYTES", (1024, 33554432))
     other = Measuring(RunFolder(tmp_path), [])
     try:
         sources = calibrate.calibrate("mlp", "cpu").hardware.sources
