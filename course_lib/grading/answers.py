@@ -9,7 +9,7 @@ from itertools import takewhile
 from typing import Any
 
 from course_lib.grading.evidence import Evidence
-from course_lib.grading.laws.finding import Finding, counted, listed, ranks
+from course_lib.grading.laws.finding import Finding, counted, listed, quoted, ranks
 from course_lib.grading.laws.messages import FROM_PEER, KNOWN, told
 from course_lib.grading.laws.starting import ended
 from course_lib.grading.parts import Attempt, Broken, environment
@@ -206,7 +206,9 @@ def _is_error(told: Any) -> bool:
 def _in_vain(world_size: int, waiting: dict[int, dict[str, Any]]) -> Finding:
     """Ranks waited until they gave up, or until the one that they waited for had left."""
     lines = {rank: error["where"] for rank, error in waiting.items() if error["where"]}
-    places = listed(f"rank {rank} at line {where['line']} (`{where.get('text')}`)" for rank, where in lines.items())
+    places = listed(
+        f"rank {rank} at line {where['line']} ({quoted(str(where.get('text')))})" for rank, where in lines.items()
+    )
     seen = f"On {counted(world_size, 'rank')}, {ranks(sorted(waiting))} waited in vain for another: {places}."
     idea = "Whom does each wait for, and what does that one do meanwhile?"
     if len(waiting) < world_size:

@@ -10,7 +10,7 @@ from course_lib.grading.evidence import Evidence
 from course_lib.grading.laws.finding import Finding
 from course_lib.grading.laws.starting import ended
 from course_lib.grading.parts import Attempt, environment
-from course_lib.grading.sandbox import Process, Program
+from course_lib.grading.sandbox import Program
 
 Probes = Mapping[str, Mapping[str, Any]]
 SECONDS = 14.0  # for a job: ranks that wait for each other give up after 6
@@ -91,19 +91,6 @@ def first(law: Callable[[Attempt], Iterator[Finding]]) -> Callable[[Attempt], It
             yield finding
 
     return judge
-
-
-def meetings(evidence: Evidence) -> Iterator[tuple[Process, str]]:
-    """Where each process went to meet the others, as "address:port"."""
-    for process in evidence.record.processes:
-        for event in process.of("joining"):
-            method = event["given"].get("init_method", "")
-            if store := event["given"].get("store"):
-                yield process, store
-            elif method.startswith("tcp:"):
-                yield process, method.removeprefix("tcp://").partition("?")[0]
-            elif not method.startswith("file:"):
-                yield process, f"{event['environ']['MASTER_ADDR']}:{event['environ']['MASTER_PORT']}"
 
 
 def _program(attempt: Attempt, group: Group, rank: int, port: int) -> Program:

@@ -12,7 +12,7 @@ from course_lib.grading import calling, samples
 from course_lib.grading.calling import Group
 from course_lib.grading.evidence import Evidence, Rank
 from course_lib.grading.inside.harnesses.training import model_of
-from course_lib.grading.laws.finding import Finding, counted, ranks
+from course_lib.grading.laws.finding import Finding, counted_were, ranks
 from course_lib.grading.parts import Attempt, Broken
 from course_lib.grading.sandbox import Program
 
@@ -225,7 +225,7 @@ def epochs_known(attempt: Attempt) -> Iterator[Finding]:
     if wrong:
         yield Finding(
             "epochs",
-            f"{counted(len(saved) - 1, 'epoch', 'was')} done; on {ranks(wrong)} `load` returned "
+            f"{counted_were(len(saved) - 1, 'epoch')} done; on {ranks(wrong)} `load` returned "
             f"{_shown(values[wrong[0]])}.",
             "Which ranks know how many epochs were done?",
         )

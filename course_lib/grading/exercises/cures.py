@@ -236,7 +236,7 @@ def _sums(attempt: Attempt, jobs: tuple[int, ...], nodes: int) -> Iterator[Findi
 
     groups = [Group(size, "nodes:main", inputs(job), nodes) for job, size in enumerate(jobs)]
     found = calling.run(attempt, *groups, seconds=10.0)
-    shared = set.intersection(*({place for _, place in calling.meetings(seen)} for seen in found))
+    shared = set.intersection(*({place for _, place in starting.meetings(seen)} for seen in found))
     if len(jobs) > 1 and shared:
         yield Finding(
             "port",

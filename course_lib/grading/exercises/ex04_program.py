@@ -143,7 +143,7 @@ PARTS = (
         CELLS,
         (
             Check("model.pt and result.json are written by one process", 1, holds(files.one_writer, "2", "3", "2x2")),
-            Check("a plain WideResNet can load model.pt", 1, files.saves("2")),
+            Check("a plain WideResNet can load model.pt", 1, files.saved),
         ),
         (
             "How many processes write `model.pt`, on one node and on two?",

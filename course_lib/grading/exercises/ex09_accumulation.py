@@ -16,6 +16,7 @@ from course_lib.grading import calling, samples
 from course_lib.grading.evidence import Evidence
 from course_lib.grading.inside.harnesses.training import model_of
 from course_lib.grading.laws.finding import Finding, counted, ranks
+from course_lib.grading.laws.learning import ratio_of
 from course_lib.grading.laws.replay import NEAR
 from course_lib.grading.parts import Attempt, Check, Exercise, Part
 
@@ -156,10 +157,9 @@ def _wrong(seen: Run, call: int, expected: Sequence[tuple[torch.Tensor, ...]]) -
         if had is None or had.shape != gradient.shape or torch.allclose(had, gradient, rtol=NEAR, atol=1e-4):
             continue
         micro = len(seen.case.windows[step]) // len(seen.case.calls)
-        ratio = float(had @ gradient / (gradient @ gradient))
-        along = float((had - ratio * gradient).norm()) < 0.05 * float(had.norm())
+        ratio = ratio_of(had, gradient)
         words = f"In step {step}, of {micro} micro-batches a rank, the gradient is "
-        if along:
+        if ratio is not None and abs(ratio - 1) > NEAR:
             return Finding(
                 "scale",
                 f"{words}{ratio:.3g} times that of one process with all of them at once.",

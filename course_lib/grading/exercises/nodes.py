@@ -62,7 +62,7 @@ def one_group(attempt: Attempt) -> Iterator[Finding]:
 
 def _elsewhere(seen: Evidence, port: str) -> Iterator[Finding]:
     """Ranks that meet at another address than the launcher chose."""
-    for _, place in calling.meetings(seen):
+    for _, place in starting.meetings(seen):
         if place != f"{ADDRESS}:{port}":
             yield Finding(
                 "port",

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 import torch
 from torch.nn.utils import vector_to_parameters
 
-from course_lib.grading.exercises.program_laws import Judge, first, trained
+from course_lib.grading.exercises.program_laws import trained
 from course_lib.grading.exercises.program_runs import Run, one_gpu, run, tensors
 from course_lib.grading.laws import learning, replay, reporting, starting, writing
 from course_lib.grading.laws.finding import Finding
 from course_lib.grading.parts import Attempt, Broken, answers_of
 from course_lib.grading.sandbox import Program
-
-
-def saves(name: str) -> Judge:
-    """A check that the model which this run saves is the right one."""
-
-    def judge(attempt: Attempt) -> Iterator[Finding]:
-        finding = first(lambda each: saved(attempt, each), name)
-        if finding is not None:
-            yield finding
-
-    return judge
 
 
 def prepared(seen: Run) -> Iterator[Finding]:
@@ -43,21 +33,19 @@ def prepared(seen: Run) -> Iterator[Finding]:
 def speed(seen: Run) -> Iterator[Finding]:
     """The speed that is reported is that of all ranks."""
     yield from trained(seen)
-    read = reporting.entries(seen.files.get("result.json"), ["images_per_sec"], seen.setting.epochs)
-    if isinstance(read, Finding):
-        yield from starting.ended(seen.evidence)
-        yield read
+    said = _reported(seen, "images_per_sec")
+    if isinstance(said, Finding):
+        yield said
     else:
-        yield from reporting.speed(seen.evidence, [each["images_per_sec"] for each in read])
+        yield from reporting.speed(seen.evidence, said)
 
 
 def accuracy(seen: Run) -> Iterator[Finding]:
     """The accuracy that is reported is that over all validation images."""
     yield from trained(seen)
-    read = reporting.entries(seen.files.get("result.json"), ["val_accuracy"], seen.setting.epochs)
-    if isinstance(read, Finding):
-        yield from starting.ended(seen.evidence)
-        yield read
+    said = _reported(seen, "val_accuracy")
+    if isinstance(said, Finding):
+        yield said
         return
     images, labels = tensors(seen, "val")
     model = one_gpu().WideResNet()
@@ -71,7 +59,15 @@ def accuracy(seen: Run) -> Iterator[Finding]:
                 outputs.append(model(images))
             else:
                 outputs.append(None)
-    yield from reporting.accuracy([each["val_accuracy"] for each in read], outputs, labels)
+    yield from reporting.accuracy(said, outputs, labels)
+
+
+def _reported(seen: Run, name: str) -> list[float] | Finding:
+    """What result.json says of each epoch; or why it does not."""
+    read = reporting.entries(seen.files.get("result.json"), [name], seen.setting.epochs)
+    if isinstance(read, Finding):
+        return next(starting.ended(seen.evidence), read)
+    return [each[name] for each in read]
 
 
 def one_writer(seen: Run) -> Iterator[Finding]:
@@ -84,9 +80,12 @@ def one_writer(seen: Run) -> Iterator[Finding]:
             yield finding
 
 
-def saved(attempt: Attempt, name: str) -> Iterator[Finding]:
-    """What was saved is the model of the last epoch, for a program without DDP."""
-    seen = run(attempt, name)
+def saved(attempt: Attempt) -> Iterator[Finding]:
+    """What was saved is the model of the last epoch, for a program without DDP; only what is found first is told."""
+    yield from islice(_saved(attempt, run(attempt, "2")), 1)
+
+
+def _saved(attempt: Attempt, seen: Run) -> Iterator[Finding]:
     yield from trained(seen)
     content = seen.files.get("model.pt")
     if content is None:

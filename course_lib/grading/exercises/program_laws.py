@@ -11,7 +11,6 @@ from course_lib.grading.evidence import Rank
 from course_lib.grading.exercises.program_runs import (
     BATCH_SIZE,
     FAILS_IN_PASS,
-    MIRRORED,
     NAN_IN_PASS,
     TRAIN,
     WITHIN,
@@ -24,10 +23,9 @@ from course_lib.grading.laws.finding import Finding, listed, ranks
 from course_lib.grading.parts import Attempt
 
 Law = Callable[[Run], Iterable[Finding]]
-Judge = Callable[[Attempt], Iterator[Finding]]
 
 
-def holds(law: Law, *names: str) -> Judge:
+def holds(law: Law, *names: str) -> Callable[[Attempt], Iterator[Finding]]:
     """A check that a law holds in these runs.
 
     Only the first finding is told: a law tells causes before what follows from them.
@@ -35,7 +33,7 @@ def holds(law: Law, *names: str) -> Judge:
 
     def judge(attempt: Attempt) -> Iterator[Finding]:
         for name in names:
-            finding = first(lambda each: law(run(attempt, each)), name)
+            finding = _first(lambda each: law(run(attempt, each)), name)
             if finding is not None:
                 yield finding
                 return
@@ -43,7 +41,7 @@ def holds(law: Law, *names: str) -> Judge:
     return judge
 
 
-def first(found: Callable[[str], Iterable[Finding]], name: str) -> Finding | None:
+def _first(found: Callable[[str], Iterable[Finding]], name: str) -> Finding | None:
     """What is found first in a run; None also where nothing is found in the one that it is within."""
     if name in WITHIN and next(iter(found(WITHIN[name])), None) is None:
         return None
@@ -133,7 +131,7 @@ def in_step(seen: Run) -> Iterator[Finding]:
     yield from trained(seen)
     yield from learning.same_start(seen.evidence)
     yield from dealing.apart(seen.evidence)
-    yield from learning.in_step(seen.evidence, MIRRORED if seen.setting.mirrored else {})
+    yield from learning.in_step(seen.evidence, seen.setting.mirrored)
 
 
 def as_one(seen: Run) -> Iterator[Finding]:
@@ -167,9 +165,7 @@ def complete(seen: Run) -> Iterator[Finding]:
 
 def _disturbed(seen: Run, after: int) -> Iterator[Finding]:
     """Rank 1 was disturbed in the pass after so many of training, if it came so far."""
-    process = seen.evidence.ranks[1].process
-    passes = [event for event in process.of("forward") if event["training"]]
-    if len(passes) > after and not process.of("disturbed"):
+    if _passes(seen) > after and not seen.evidence.ranks[1].process.of("disturbed"):
         yield Finding(
             "not-disturbed",
             f"Something was made to happen in step {after} of rank 1; the step was told, and it did not happen.",
@@ -177,22 +173,23 @@ def _disturbed(seen: Run, after: int) -> Iterator[Finding]:
         )
 
 
+def _passes(seen: Run) -> int:
+    """How many passes of training rank 1 began."""
+    return sum(event["training"] for event in seen.evidence.ranks[1].process.of("forward"))
+
+
 def ends_together(seen: Run) -> Iterator[Finding]:
     """When a rank fails, all end; or all go on, in step."""
     yield from trained(seen)
     yield from _disturbed(seen, FAILS_IN_PASS)
-    record = seen.evidence.record
-    failing = seen.evidence.ranks[1]
-    passes = len([event for event in failing.process.of("forward") if event["training"]])
-    swallowed = passes > FAILS_IN_PASS + 1
-    if record.why == "time":
+    if seen.evidence.record.why == "time":
         for finding in starting.ended(seen.evidence):
             yield Finding(
                 "hang-after-failure",
                 f"Rank 1 was made to fail in its step {FAILS_IN_PASS}. {finding.seen}",
                 "Who tells the others that one of them is gone? What becomes of its error?",
             )
-    elif swallowed:
+    elif _passes(seen) > FAILS_IN_PASS + 1:
         for finding in chain(learning.in_step(seen.evidence), complete(seen)):
             yield Finding(
                 "swallowed",
@@ -213,7 +210,7 @@ def not_a_number(seen: Run) -> Iterator[Finding]:
     for finding in found:
         yield replace(
             finding,
-            seen=f"The images of rank 1 were made NaN in its step 1. {finding.seen}",
+            seen=f"The images of rank 1 were made NaN in its step {NAN_IN_PASS}. {finding.seen}",
             idea="Who decides that a step is left out: one rank, or all of them?",
         )
 

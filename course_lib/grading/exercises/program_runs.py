@@ -30,7 +30,6 @@ RATES = {"sgd": 0.1, "adamw": 0.01}  # so that a few steps change what the model
 OPTIMIZERS = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}
 SLOW = {"slow": {"1": 0.1}, "slow_evaluation": {"1": 0.3}}  # seconds: a pass of rank 1; others take a few milliseconds
 SLOW_WRITES = 0.25  # seconds
-MIRRORED = {1: 1}  # in this pass of rank 1 its images are given backwards: see inside/probes/training.py
 FAILS_IN_PASS = NAN_IN_PASS = 1
 Probes = Mapping[str, Mapping[str, Any]]
 
@@ -42,7 +41,8 @@ class Setting:
     Fields:
         ranks: of each node, or of each copy.
         copies: programs that know nothing of each other, at the same time; the first has no address given.
-        mirrored: whether a rank is given images that no other knows of.
+        mirrored: for a rank, the pass of training in which its images are given backwards (see
+            inside/probes/training.py), so that it has images which no other knows of.
         unpacked: whether the images are there as they are after `prepare`; otherwise the program has to unpack them.
     """
 
@@ -52,7 +52,7 @@ class Setting:
     optimizer: str = "sgd"
     epochs: int = 2
     unpacked: bool = True
-    mirrored: bool = False
+    mirrored: Mapping[int, int] = field(default_factory=dict)
     probes: Probes = field(default_factory=dict)
 
     @property
@@ -63,7 +63,7 @@ class Setting:
 
 SETTINGS = {
     "1": Setting(1, copies=2, epochs=1),
-    "2": Setting(2, mirrored=True),
+    "2": Setting(2, mirrored={1: 1}),
     "3": Setting(3, optimizer="adamw", probes={"disturbances": SLOW}),
     "2x2": Setting(2, nodes=2, epochs=1, probes={"disturbances": SLOW}),
     "gpus": Setting(2, nodes=2, epochs=1, probes={"gpus": {"count": 2}}),
@@ -125,6 +125,7 @@ def _run(attempt: Attempt, setting: Setting) -> Run:
     seed, port = (int(attempt.random.integers(*bounds)) for bounds in ((0, 100_000), (20_000, 30_000)))
     # Linux answers at all of these, and a program that has an address of its own in it is seen to.
     host = f"127.0.0.{attempt.random.integers(2, 255)}" if sys.platform == "linux" else "localhost"
+    mirrored = {str(rank): number for rank, number in setting.mirrored.items()}
     programs = [
         Program(
             path=PATH,
@@ -136,7 +137,7 @@ def _run(attempt: Attempt, setting: Setting) -> Run:
                 *("--epochs", str(setting.epochs), "--optimizer", setting.optimizer),
             ],
             environ=_address(setting, place, host, port, attempt.isolated),
-            probes={"group": {}, "training": _watched(setting), "files": {}, **setting.probes},
+            probes={"group": {}, "training": {"mirrored": mirrored}, "files": {}, **setting.probes},
         )
         for place in range(setting.nodes * setting.copies)
     ]
@@ -148,10 +149,6 @@ def _run(attempt: Attempt, setting: Setting) -> Run:
     copies = [_part(record, place) for place in range(setting.copies)] if setting.copies > 1 else [Evidence(record)]
     written = {path.partition("/")[2]: record.files[path] for path in reversed(wanted) if path in record.files}
     return Run(copies[0], copies, setting, data, seed, host, written)
-
-
-def _watched(setting: Setting) -> dict[str, Any]:
-    return {"mirrored": {str(rank): number for rank, number in MIRRORED.items()}} if setting.mirrored else {}
 
 
 def _address(setting: Setting, place: int, host: str, port: int, isolated: bool) -> dict[str, str]:
@@ -205,10 +202,8 @@ def reference(seen: Run) -> Reference:
     """One process that is given the same data and options."""
     images, labels = tensors(seen, "train")
     kind, lr = OPTIMIZERS[seen.setting.optimizer], RATES[seen.setting.optimizer]
-    mirrored = MIRRORED if seen.setting.mirrored else {}
-    return Reference(
-        one_gpu().WideResNet, images, labels, cross_entropy, lambda parameters: kind(parameters, lr=lr), mirrored
-    )
+    model, mirrored = one_gpu().WideResNet, seen.setting.mirrored
+    return Reference(model, images, labels, cross_entropy, lambda parameters: kind(parameters, lr=lr), mirrored)
 
 
 def tensors(seen: Run, part: str) -> tuple[torch.Tensor, torch.Tensor]:

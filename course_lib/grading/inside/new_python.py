@@ -2,9 +2,9 @@
 
 Each new Python runs startup/sitecustomize.py, which calls `begin`. Where another process can, that one does the work
 (see preloaded.py). Ranks train with torch, so what watches them is loaded when torch is: a Python without it stays as
-quick as it is. It is watched like the program that started it, with
-the same probes and as a part of the same program; limits are left to it by the kernel. Events go through a connection
-of its own, and the kernel says which process is at its end.
+quick as it is. It is watched like the program that started it, with the same probes and as a part of the same program;
+limits are left to it by the kernel. Events go through a connection of its own, and the kernel says which process is at
+its end.
 
 Python leaves out sitecustomize where it is started with -I, -E or -S. Such a process runs as it is, within all limits;
 what it does is not seen, so its ranks do not count.

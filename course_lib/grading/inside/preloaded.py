@@ -27,6 +27,19 @@ def kind_of_python() -> list[Any]:
     return [sys.prefix, sys.version, options, list(sys.warnoptions), sorted(sys._xoptions)]
 
 
+def forkserver_at(address: str) -> Any:
+    """Python's own forkserver, taken to run at this address."""
+    from multiprocessing import forkserver, resource_tracker
+
+    # What Python's tracker would remove in the end goes with the sandbox; it would be a new Python.
+    resource_tracker._resource_tracker._fd = os.open(os.devnull, os.O_WRONLY)
+    server: Any = forkserver._forkserver
+    server._forkserver_address = address
+    server.ensure_running = lambda: None
+    server._forkserver_authkey = None  # from Python 3.14 on; processes of one job need no password
+    return server
+
+
 def hand_over(address: str, kind: Sequence[Any]) -> None:
     """End as a process ends that does what this one was started for; return where there can be none.
 
@@ -37,14 +50,11 @@ def hand_over(address: str, kind: Sequence[Any]) -> None:
         return
     import pickle  # which take long to import, for a Python that goes on by itself
     import signal
-    from multiprocessing import forkserver, resource_tracker
+    from multiprocessing import forkserver
 
-    nothing, (alive, _mine) = os.open(os.devnull, os.O_RDWR), os.pipe()
-    resource_tracker._resource_tracker._fd = nothing
-    server = forkserver._forkserver
-    server._forkserver_address, server._forkserver_alive_fd = address, nothing
-    server._forkserver_authkey = None
-    server.ensure_running = lambda: None
+    alive, _mine = os.pipe()
+    server = forkserver_at(address)
+    server._forkserver_alive_fd = alive  # which the one that is forked does nothing with
     try:
         status, request = server.connect_to_new_process([0, 1, 2, alive])
         with open(request, "wb") as stream:

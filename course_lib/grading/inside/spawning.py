@@ -13,13 +13,13 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
-from multiprocessing import context, forkserver, popen_forkserver, resource_tracker, spawn
+from multiprocessing import context, forkserver, popen_forkserver, spawn
 from multiprocessing.process import BaseProcess
 from typing import Any, NoReturn
 
 import numpy as np
 
-from course_lib.grading.inside import processes
+from course_lib.grading.inside import preloaded, processes
 
 # The package has a function of the same name.
 torch_spawn = import_module("torch.multiprocessing.spawn")
@@ -34,16 +34,11 @@ def begin(
     """
     hear(on_error)
     spawn.get_preparation_data, spawn.prepare = _with_environment(spawn.get_preparation_data, spawn.prepare, on_command)
-    # What Python's tracker would remove in the end goes with the sandbox; it would be a new Python.
-    resource_tracker._resource_tracker._fd = os.open(os.devnull, os.O_WRONLY)
-    server = forkserver._forkserver
+    # Those that are spawned may spawn too, so all of this is for the process below as well.
+    server = preloaded.forkserver_at(address)
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(address)
     listener.listen()
-    # Those that are spawned may spawn too, so all of this is for the process below as well.
-    server._forkserver_address = address
-    server.ensure_running = lambda: None
-    server._forkserver_authkey = None  # from Python 3.14 on; processes of one job need no password
     context.SpawnProcess._Popen = staticmethod(lambda process: popen_forkserver.Popen(process))
     alive_r, alive_w = os.pipe()
     pid = os.fork()

@@ -50,7 +50,6 @@ def run_program(program: dict[str, Any], address: str, key: bytes, stacks: str) 
     work = _work_of(program)
     hiding.hide(_course)
     commands.carry(json.dumps({**what, "forks": forks, "kind": preloaded.kind_of_python()}))
-    np.random.seed()  # that of the server is the same for all
     spawning.begin(
         forks,
         lambda error: channel.tell("raised", **describe(error)),
@@ -73,12 +72,12 @@ def _run_command(argv: list[str], what: str, channel: Channel) -> int:
         else:
             _run_file(argv[0], argv[1:])
 
-    np.random.seed()
     return _run(work, channel)
 
 
 def _run(work: Callable[[], tuple[Any] | None], channel: Channel) -> int:
     """Do what a program does, and tell how it ends; its exit code."""
+    np.random.seed()  # that of the server is the same for all
     channel.tell("began")
     code = 0
     try:

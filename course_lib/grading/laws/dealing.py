@@ -8,7 +8,7 @@ from itertools import combinations
 
 from course_lib.grading import samples
 from course_lib.grading.evidence import Evidence
-from course_lib.grading.laws.finding import Finding, counted, listed, ranks
+from course_lib.grading.laws.finding import Finding, counted, counted_were, listed, ranks
 
 Ledger = dict[int, list[list[int | None]]]  # of each rank, for each epoch, the samples in their order
 
@@ -45,14 +45,14 @@ def dealt(evidence: Evidence, epochs: int, count: int, global_batch_size: int) -
         if unknown := times[None]:
             yield Finding(
                 "unknown-samples",
-                f"In epoch {epoch}, {counted(unknown, 'sample', 'was')} read that the training set does not have.",
+                f"In epoch {epoch}, {counted_were(unknown, 'sample')} read that the training set does not have.",
                 "What happens to an image between the file and the model?",
             )
             return
         if len(missing) >= global_batch_size:
             yield Finding(
                 "samples-missing",
-                f"In epoch {epoch}, {counted(len(missing), 'sample', 'was')} read by no rank, of {count}.",
+                f"In epoch {epoch}, {counted_were(len(missing), 'sample')} read by no rank, of {count}.",
                 "The shares do not add up to the whole. Is the data divided once, or was a share divided again?",
             )
             return
@@ -60,7 +60,7 @@ def dealt(evidence: Evidence, epochs: int, count: int, global_batch_size: int) -
         if again >= (world_size if missing else max(world_size, global_batch_size)):
             yield Finding(
                 "samples-twice",
-                f"In epoch {epoch}, {counted(again, 'sample', 'was')} read by a second rank or again, "
+                f"In epoch {epoch}, {counted_were(again, 'sample')} read by a second rank or again, "
                 f"and {len(missing)} by none.",
                 "All ranks must agree on how the samples are dealt in this epoch. What do they need to have in common?",
             )

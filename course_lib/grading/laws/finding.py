@@ -29,12 +29,20 @@ def listed(items: Iterable[object], most: int = 6) -> str:
     return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
-def counted(number: int, noun: str, verb: str = "") -> str:
-    """So many of something in words: "1 rank was", "3 ranks were"; `noun` and `verb` are given as for one."""
-    several = number != 1
-    ending = ("es" if noun.endswith(("s", "ch")) else "s") * several
-    verbs = {"was": "were", "waits": "wait", "says": "say", "is": "are"}
-    return f"{number:,} {noun}{ending}" + (f" {verbs[verb] if several else verb}" if verb else "")
+def counted(number: int, noun: str) -> str:
+    """So many of something in words: "1 rank", "3 ranks"."""
+    ending = ("es" if noun.endswith(("s", "ch")) else "s") * (number != 1)
+    return f"{number:,} {noun}{ending}"
+
+
+def counted_were(number: int, noun: str) -> str:
+    """As `counted`, with what was done to them to follow: "1 rank was", "3 ranks were"."""
+    return f"{counted(number, noun)} {'was' if number == 1 else 'were'}"
+
+
+def quoted(code: str) -> str:
+    """A line of code, to be read as code where its own backticks do not forbid it; empty where there is none."""
+    return code if not code or "`" in code else f"`{code}`"
 
 
 def ranks(numbers: Sequence[int]) -> str:

@@ -13,6 +13,8 @@ from course_lib.grading.laws.finding import Finding, counted, listed, ranks
 from course_lib.grading.laws.replay import NEAR, Parts, Reference, Replay, on_one_thread, size_of
 
 SAME = 1e-5  # weights further apart are not the same; right programs come to 2e-6
+ROUNDING = 1e-3  # of a gradient: less than that is no difference
+ASIDE = 0.05  # of a gradient: what points elsewhere may be so large where only its size is wrong
 UNRELATED = 0.1  # the cosine of two gradients, below which they are
 OTHER_GRADIENT = "other-gradient"
 
@@ -191,7 +193,7 @@ def _wrong_update(
     right: torch.Tensor,
 ) -> Finding:
     """What kind of wrong step it was, by the gradient that the optimizer had."""
-    ratio = _ratio(gradient, replay.gradient)
+    ratio = ratio_of(gradient, replay.gradient)
     is_one = ratio is not None and abs(ratio - 1) < NEAR
     if ratio is None or (is_one and not _right(gradient, replay.gradient)) or (replay.clips and not is_one):
         size = float(update.norm() / right.norm().clamp_min(1e-9))
@@ -217,12 +219,14 @@ def _wrong_update(
 
 def _right(gradient: torch.Tensor | None, expected: torch.Tensor) -> bool:
     """Whether a gradient is the expected one but for rounding."""
-    return gradient is not None and float((gradient - expected).norm()) < 1e-3 * float(expected.norm())
+    return gradient is not None and float((gradient - expected).norm()) < ROUNDING * float(expected.norm())
 
 
-def _ratio(gradient: torch.Tensor | None, expected: torch.Tensor) -> float | None:
-    """The gradient as a multiple of the expected one; None where it points elsewhere."""
+def ratio_of(gradient: torch.Tensor | None, expected: torch.Tensor) -> float | None:
+    """The gradient as a multiple of the expected one; None where it differs by more than its size."""
     if gradient is None or gradient.shape != expected.shape or not gradient.norm() > 0:
         return None
     ratio = float(gradient @ expected / (expected @ expected))
-    return ratio if float((gradient - ratio * expected).norm()) < 0.05 * float(gradient.norm()) else None
+    aside = float((gradient - ratio * expected).norm())
+    by_size = max(abs(ratio - 1), ROUNDING) * float(expected.norm())
+    return ratio if aside < min(by_size, ASIDE * float(gradient.norm())) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from course_lib.grading.evidence import Evidence
-from course_lib.grading.laws.finding import Finding, ranks
+from course_lib.grading.laws.finding import Finding, quoted, ranks
 from course_lib.grading.sandbox import Process
 
 # The fault, the idea, and what messages of it contain (or the type of the error). The first that fits is taken.
@@ -129,8 +129,7 @@ def told(who: str, error: dict[str, Any], line: str) -> str:
     where = error["where"]
     if error["type"] == "NotImplementedError" and not line:
         return f"{who} is not written yet" + (f": line {where['line']} raises NotImplementedError." if where else ".")
-    text = str(where.get("text")) if where else ""
-    place = f" at line {where['line']}: {text if '`' in text else f'`{text}`'}" if where else ""
+    place = f" at line {where['line']}: {quoted(str(where.get('text')))}" if where else ""
     return f"{who} failed{place}\n{error['type']}" + (f": {line}" if line else "")
 
 
@@ -154,7 +153,7 @@ def _in_vain(evidence: Evidence) -> str:
     for process, error in evidence.errors:
         number, where = evidence.rank_of(process), error["where"]
         if number is not None and where and _from_peer(error):
-            line = f"line {where['line']} (`{(where['text'] or '').strip()}`)"
+            line = f"line {where['line']} ({quoted((where['text'] or '').strip())})"
             words.append(f"{ranks([number]).capitalize()} waited at {line} for a rank that did not come")
     return "; ".join(words) + "." * bool(words)
 

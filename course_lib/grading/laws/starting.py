@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 from course_lib.grading.evidence import Evidence, Rank
-from course_lib.grading.laws.finding import Finding, counted, listed, ranks
+from course_lib.grading.laws.finding import Finding, counted, counted_were, listed, ranks
 from course_lib.grading.laws.messages import explained
 from course_lib.grading.laws.waiting import where_each_waits
 from course_lib.grading.sandbox import Process
@@ -19,7 +18,7 @@ def started(evidence: Evidence, world_size: int) -> Iterator[Finding]:
     if len(processes) == world_size:
         return
     failure = explained(evidence) if evidence.errors else None
-    asked, trained = f"{counted(world_size, 'rank', 'was')} asked for", f"{counted(len(processes), 'process')} trained"
+    asked, trained = f"{counted_were(world_size, 'rank')} asked for", f"{counted(len(processes), 'process')} trained"
     if failure is not None and failure.fault != "world-size" and len(processes) < world_size:
         yield failure
     elif not processes and evidence.record.why != "ended":
@@ -73,7 +72,7 @@ def joined(evidence: Evidence, world_size: int) -> Iterator[Finding]:
     elif groups and sizes != [world_size]:
         yield Finding(
             "world-size",
-            f"{counted(world_size, 'rank', 'was')} asked for; the groups that were made are of size {listed(sizes)}.",
+            f"{counted_were(world_size, 'rank')} asked for; the groups that were made are of size {listed(sizes)}.",
             "Ask each process how big its world is. Which numbers make up the world size?",
         )
     elif groups and sorted(evidence.ranks) != list(range(world_size)):
@@ -98,19 +97,28 @@ def _is_alone(rank: Rank) -> bool:
     return rank.group is not None and rank.group["world_size"] > 1 and rank.process.connected is False
 
 
-def met(evidence: Evidence, host: str) -> Iterator[Finding]:
-    """The processes look for each other where they were told to."""
+def meetings(evidence: Evidence) -> Iterator[tuple[Process, str]]:
+    """Where each process went to meet the others, as "address:port"."""
     for process in evidence.record.processes:
         for event in process.of("joining"):
-            method = str(event["given"].get("init_method", ""))
-            looked = urlsplit(method).hostname if method.startswith("tcp://") else event["environ"].get("MASTER_ADDR")
-            if looked != host:
-                yield Finding(
-                    "address",
-                    f"The nodes were told to meet at {host} (MASTER_ADDR); a process looked at {looked}.",
-                    "Who knows where the first node is: the program, or whoever starts it on each node?",
-                )
-                return
+            method = event["given"].get("init_method", "")
+            if store := event["given"].get("store"):
+                yield process, store
+            elif method.startswith("tcp:"):
+                yield process, method.removeprefix("tcp://").partition("?")[0]
+            elif not method.startswith("file:"):
+                yield process, f"{event['environ']['MASTER_ADDR']}:{event['environ']['MASTER_PORT']}"
+
+
+def met(evidence: Evidence, host: str) -> Iterator[Finding]:
+    """The processes look for each other where they were told to."""
+    looked = {address.rpartition(":")[0] for _, address in meetings(evidence)} - {host}
+    if looked:
+        yield Finding(
+            "address",
+            f"The nodes were told to meet at {host} (MASTER_ADDR); a process looked at {min(looked)}.",
+            "Who knows where the first node is: the program, or whoever starts it on each node?",
+        )
 
 
 def ended(evidence: Evidence) -> Iterator[Finding]:

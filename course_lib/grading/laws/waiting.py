@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from course_lib.grading.evidence import Evidence
-from course_lib.grading.laws.finding import ranks
+from course_lib.grading.laws.finding import quoted, ranks
 
 # As faulthandler writes it: `  File "/box/train.py", line 12 in train`.
 FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>.+)$', re.M)
@@ -44,8 +44,7 @@ def _places(evidence: Evidence) -> Iterator[tuple[int, tuple[int, str]]]:
 def line_of(source: str, line: int) -> str:
     """A line of somebody's code, to be read as code; empty where there is none."""
     lines = source.splitlines()
-    text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
-    return text if not text or "`" in text else f"`{text}`"
+    return quoted(lines[line - 1].strip() if 0 < line <= len(lines) else "")
 
 
 def own_line(stack: str) -> tuple[int, str] | None:

@@ -15,19 +15,17 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
-from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from course_lib.grading.inside.channel import Channel
-
-WRAPPERS = (DistributedDataParallel, DataParallel)
+from course_lib.grading.inside.probes.training import WRAPPERS
 
 
 def install(channel: Channel, **what: dict[str, float]) -> None:
-    """Let ranks be `slow` in each pass of training, or of evaluation (`slow_evaluation`), fail in one of training
-    (`fails`), or meet NaN in one (`not_a_number`).
+    """Disturb some ranks.
 
-    Each is a dict from the rank to the seconds, or to the number of the pass, from 0.
-    """  # noqa: D205
+    `slow` and `slow_evaluation` say how many seconds a pass of training, or of evaluation, takes longer, by rank;
+    `fails` and `not_a_number` say in which pass of training, from 0, a rank fails or meets NaN.
+    """
     root: list[nn.Module] = []
     passes = 0
 
