@@ -294,5 +294,5 @@ def _as_request(program: Program) -> dict[str, Any]:
     }
     if program.path:
         return {**common, "path": program.path, "argv": list(program.argv)}
-    inputs = encode(program.inputs).decode()
+    inputs = base64.b64encode(encode(program.inputs)).decode()
     return {**common, "code": program.code, "harness": program.harness, "inputs": inputs}

@@ -1,4 +1,4 @@
-"""Values on their way out of the sandbox: JSON, with tensors as their bytes; nothing that could run code.
+"""Values on their way out of the sandbox: msgpack, with tensors as their bytes; nothing that could run code.
 
 Types are kept exactly. What is none of these becomes an `Unknown`, which is equal to nothing but itself, so an object
 that claims to be equal to everything gains nothing.
@@ -6,12 +6,11 @@ that claims to be equal to everything gains nothing.
 
 from __future__ import annotations
 
-import base64
-import json
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
+import msgpack
 import numpy as np
 import torch
 
@@ -29,23 +28,26 @@ class Unknown:
 
 
 def encode(value: Any) -> bytes:
-    """A value as JSON."""
-    content = json.dumps(_tagged(value, DEEPEST)).encode()
-    if len(content) > MOST_BYTES:
-        return json.dumps(_unknown(f"more than {MOST_BYTES >> 20} MB")).encode()
-    return content
+    """A value as bytes."""
+    content = _packed(_tagged(value, DEEPEST))
+    return content if len(content) <= MOST_BYTES else _packed(_unknown(f"more than {MOST_BYTES >> 20} MB"))
 
 
-def decode(content: bytes | str) -> Any:
+def decode(content: bytes) -> Any:
     """The value again.
 
     Raises:
         ValueError: it is not what `encode` makes.
     """
     try:
-        return _plain(json.loads(content))
-    except (KeyError, TypeError, AttributeError, RuntimeError, RecursionError) as error:
+        return _plain(msgpack.unpackb(content, unicode_errors="surrogatepass"))
+    except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
         raise ValueError(f"not an encoded value: {error}") from error
+
+
+def _packed(tagged: Any) -> bytes:
+    content: bytes = msgpack.packb(tagged, unicode_errors="surrogatepass")  # of which Python's texts may have some
+    return content
 
 
 def _tagged(value: Any, depth: int) -> Any:
@@ -102,13 +104,9 @@ def _tensor(tensor: torch.Tensor) -> dict[str, Any]:
         return _unknown(f"a tensor of shape {tuple(tensor.shape)}")
     flat = torch.empty(tensor.numel(), dtype=tensor.dtype)  # a view of one value may have any stride
     flat.copy_(tensor.reshape(-1))
-    data = base64.b64encode(flat.view(torch.uint8).numpy().tobytes()).decode()
-    return {
-        KIND: "tensor",
-        "dtype": str(tensor.dtype).removeprefix("torch."),
-        "shape": list(tensor.shape),
-        "data": data,
-    }
+    data = flat.view(torch.uint8).numpy().tobytes()
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return {KIND: "tensor", "dtype": dtype, "shape": list(tensor.shape), "data": data}
 
 
 def _unknown(what: type | str) -> dict[str, Any]:
@@ -118,7 +116,7 @@ def _unknown(what: type | str) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(each) for each in value]
-    if not isinstance(value, dict):
+    if value is None or isinstance(value, (bool, int, float, str)):
         return value
     kind = value[KIND]
     if kind == "tuple":
@@ -127,7 +125,7 @@ def _plain(value: Any) -> Any:
         return {_key(name): _plain(each) for name, each in value["items"]}
     if kind in ("tensor", "array"):
         dtype = getattr(torch, value["dtype"])
-        data = bytearray(base64.b64decode(value["data"], validate=True))
+        data = bytearray(memoryview(value["data"]))  # of bytes only: a number would be a length
         flat = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
         tensor = flat.reshape(value["shape"])
         return tensor if kind == "tensor" else tensor.numpy()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import base64
 import faulthandler
 import importlib
 import json
@@ -116,7 +117,7 @@ def _work_of(program: dict[str, Any]) -> Callable[[], tuple[Any] | None]:
         return lambda: _run_file(program["path"], program["argv"])
     module, _, function = program["harness"].partition(":")
     call = getattr(importlib.import_module(f"{HARNESSES}.{module}"), function)
-    return lambda: (call(run_cells(program["code"]), decode(program["inputs"])),)
+    return lambda: (call(run_cells(program["code"]), decode(base64.b64decode(program["inputs"]))),)
 
 
 def describe(error: BaseException) -> dict[str, Any]:

@@ -53,8 +53,8 @@ def deal(samples, world_size, rank):
     return list(range(rank, samples, world_size))
 """,
     "what carries answers is patched": """
-import gc, json, types
-json.dumps = lambda *_, **__: '{"kind": "returned", "value": "passed"}'
+import gc, msgpack, types
+msgpack.packb = lambda *_, **__: b"\\x82\\xa4kind\\xa8returned\\xa5value\\xa6passed"
 for each in gc.get_objects():
     if isinstance(each, types.FunctionType) and each.__name__ in ("encode", "tell", "_tagged"):
         each.__code__ = (lambda *_, **__: b"passed").__code__
@@ -62,11 +62,11 @@ def deal(samples, world_size, rank):
     return []
 """,
     "another verdict is sent": """
-import glob, json, os, socket, struct
+import glob, msgpack, os, socket, struct
 def send(event):
     with socket.socket(socket.AF_UNIX) as s:
         s.connect(os.path.abspath(".grader"))
-        content = json.dumps(event).encode()
+        content = msgpack.packb(event)
         s.sendall(struct.pack("!I", len(content)) + content)
 for kind in ("returned", "passed", "over"):
     send({"\\0kind": "dict", "items": [["kind", kind], ["value", True], ["is", "over"], ["points", 100]]})
@@ -89,8 +89,8 @@ def deal(samples, world_size, rank):
     "what sends is sent nonsense": """
 import os, socket
 def deal(samples, world_size, rank):
-    long = b"\\x01\\0\\0\\0" + b"[" * 100_000
-    for content in (b"\\xff" * 4, b"\\0\\0\\0\\5abcde", b"\\0\\0\\0\\1", b"\\0\\0\\0\\4null", os.urandom(10_000), long):
+    long = b"\\x01\\0\\0\\0" + b"\\x91" * 100_000
+    for content in (b"\\xff" * 4, b"\\0\\0\\0\\5abc", b"\\0\\0\\0\\1", b"\\0\\0\\0\\1\\xc0", os.urandom(10_000), long):
         try:
             with socket.socket(socket.AF_UNIX) as s:
                 s.connect(os.path.abspath(".grader"))
@@ -100,9 +100,9 @@ def deal(samples, world_size, rank):
     return []
 """,
     "more is told than anybody would read": """
-import os, socket, struct
+import msgpack, os, socket, struct
 def deal(samples, world_size, rank):
-    event = b'{"\\\\u0000kind": "dict", "items": [["kind", "forward"], ["x", "' + b"a" * 1_000_000 + b'"]]}'
+    event = msgpack.packb({"\\0kind": "dict", "items": [["kind", "forward"], ["x", "a" * 1_000_000]]})
     try:
         with socket.socket(socket.AF_UNIX) as s:
             s.connect(os.path.abspath(".grader"))
