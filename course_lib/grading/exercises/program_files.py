@@ -52,7 +52,7 @@ def accuracy(seen: Run) -> Iterator[Finding]:
     known = reporting.weights_after(seen.evidence, seen.setting.epochs)
     yield from learning.same_model(known, model)
     outputs: list[torch.Tensor | None] = []
-    with replay.on_one_thread(), torch.no_grad():
+    with replay.as_in_the_sandbox(), torch.no_grad():
         for weights in known:
             if weights is not None:
                 vector_to_parameters(weights.clone(), model.parameters())

@@ -12,7 +12,6 @@ from course_lib.grading.exercises.program_runs import (
     BATCH_SIZE,
     FAILS_IN_PASS,
     NAN_IN_PASS,
-    TRAIN,
     WITHIN,
     Run,
     reference,
@@ -113,7 +112,7 @@ def dealt(seen: Run) -> Iterator[Finding]:
     """Each image goes to one rank."""
     yield from trained(seen)
     size = BATCH_SIZE * seen.setting.world_size
-    for finding in dealing.dealt(seen.evidence, seen.setting.epochs, TRAIN, size):
+    for finding in dealing.dealt(seen.evidence, seen.setting.epochs, seen.setting.images, size):
         if finding.fault == "samples-missing":
             yield from starting.ended(seen.evidence)
         yield finding

@@ -24,7 +24,7 @@ from course_lib.grading.sandbox import Program, Record
 
 PATH = "train.py"
 BATCH_SIZE = 4
-TRAIN, VAL = 25, 13  # images: no number of ranks divides them, and 2 or 3 ranks need not have as many batches
+VAL = 13  # images
 SECONDS = 25.0
 RATES = {"sgd": 0.1, "adamw": 0.01}  # so that a few steps change what the model says, and not more
 OPTIMIZERS = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}
@@ -40,6 +40,7 @@ class Setting:
 
     Fields:
         ranks: of each node, or of each copy.
+        images: to train on. No number of ranks divides them, and who does not repeat any has a batch less on some.
         copies: programs that know nothing of each other, at the same time; the first has no address given.
         mirrored: for a rank, the pass of training in which its images are given backwards (see
             inside/probes/training.py), so that it has images which no other knows of.
@@ -47,6 +48,7 @@ class Setting:
     """
 
     ranks: int
+    images: int
     nodes: int = 1
     copies: int = 1
     optimizer: str = "sgd"
@@ -62,16 +64,16 @@ class Setting:
 
 
 SETTINGS = {
-    "1": Setting(1, copies=2, epochs=1),
-    "2": Setting(2, mirrored={1: 1}),
-    "3": Setting(3, optimizer="adamw", probes={"disturbances": SLOW}),
-    "2x2": Setting(2, nodes=2, epochs=1, probes={"disturbances": SLOW}),
-    "gpus": Setting(2, nodes=2, epochs=1, probes={"gpus": {"count": 2}}),
+    "1": Setting(1, 9, copies=2, epochs=1),
+    "2": Setting(2, 25, mirrored={1: 1}),
+    "3": Setting(3, 13, optimizer="adamw", probes={"disturbances": SLOW}),
+    "2x2": Setting(2, 17, nodes=2, epochs=1, probes={"disturbances": SLOW}),
+    "gpus": Setting(2, 9, nodes=2, epochs=1, probes={"gpus": {"count": 2}}),
     "cold": Setting(
-        2, nodes=2, epochs=1, unpacked=False, probes={"disturbances": SLOW, "files": {"slow": SLOW_WRITES}}
+        2, 17, nodes=2, epochs=1, unpacked=False, probes={"disturbances": SLOW, "files": {"slow": SLOW_WRITES}}
     ),
-    "failing": Setting(2, probes={"disturbances": {"fails": {"1": FAILS_IN_PASS}}}),
-    "nan": Setting(2, epochs=1, probes={"disturbances": {"not_a_number": {"1": NAN_IN_PASS}}}),
+    "failing": Setting(2, 17, probes={"disturbances": {"fails": {"1": FAILS_IN_PASS}}}),
+    "nan": Setting(2, 25, epochs=1, probes={"disturbances": {"not_a_number": {"1": NAN_IN_PASS}}}),
 }
 WITHIN = {"2x2": "cold"}  # a program that keeps a law in the second run keeps it in the first, which need not be made
 
@@ -121,7 +123,7 @@ def run(attempt: Attempt, name: str) -> Run:
 
 
 def _run(attempt: Attempt, setting: Setting) -> Run:
-    data = _data(attempt.random)
+    data = _data(setting.images, attempt.random)
     seed, port = (int(attempt.random.integers(*bounds)) for bounds in ((0, 100_000), (20_000, 30_000)))
     # Linux answers at all of these, and a program that has an address of its own in it is seen to.
     host = f"127.0.0.{attempt.random.integers(2, 255)}" if sys.platform == "linux" else "localhost"
@@ -161,10 +163,10 @@ def _part(record: Record, program: int) -> Evidence:
     return Evidence(replace(record, processes=[each for each in record.processes if each.program == program]))
 
 
-def _data(random: np.random.Generator) -> dict[str, np.ndarray]:
+def _data(images: int, random: np.random.Generator) -> dict[str, np.ndarray]:
     """Images of two classes: a model that has learnt which two has some of the validation images right, but not all."""
     classes = random.choice(10, 2, replace=False).astype(np.uint8)
-    train_images, train_labels = samples.images(TRAIN, 2, random)
+    train_images, train_labels = samples.images(images, 2, random)
     val_images, _ = samples.images(VAL, 2, random)
     val_labels = random.permutation(np.arange(VAL) % 2)
     return {

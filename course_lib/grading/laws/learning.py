@@ -10,7 +10,7 @@ from torch import nn
 
 from course_lib.grading.evidence import Evidence, Rank, Round
 from course_lib.grading.laws.finding import Finding, counted, listed, ranks
-from course_lib.grading.laws.replay import NEAR, Parts, Reference, Replay, on_one_thread, size_of
+from course_lib.grading.laws.replay import NEAR, Parts, Reference, Replay, as_in_the_sandbox, size_of
 
 SAME = 1e-5  # weights further apart are not the same; right programs come to 2e-6
 ROUNDING = 1e-3  # of a gradient: less than that is no difference
@@ -68,7 +68,7 @@ def as_one_process(evidence: Evidence, reference: Reference, exact: bool = False
 
     Unless `exact`, the mean of the batches' means is as good where these are of different size.
     """
-    with on_one_thread():
+    with as_in_the_sandbox():
         yield from _replayed(evidence, reference, exact)
 
 

@@ -49,15 +49,17 @@ def size_of(model: nn.Module) -> int:
 
 
 @contextmanager
-def on_one_thread() -> Iterator[None]:
-    """On one thread, which small models are faster on, and without a trace in the random numbers of the caller."""
-    threads = torch.get_num_threads()
+def as_in_the_sandbox() -> Iterator[None]:
+    """Compute as programs there do, and leave no trace of it in the threads and random numbers of the caller."""
+    threads, with_onednn = torch.get_num_threads(), torch.backends.mkldnn.enabled
     torch.set_num_threads(1)
+    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]  # a property of that module
     try:
         with torch.random.fork_rng(devices=[]):
             yield
     finally:
         torch.set_num_threads(threads)
+        torch.backends.mkldnn.enabled = with_onednn
 
 
 class Replay:
