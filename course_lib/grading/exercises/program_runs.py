@@ -124,7 +124,7 @@ def run(attempt: Attempt, name: str) -> Run:
 
 def _run(attempt: Attempt, setting: Setting) -> Run:
     data = _data(setting.images, attempt.random)
-    seed, port = (int(attempt.random.integers(*bounds)) for bounds in ((0, 100_000), (20_000, 30_000)))
+    seed, port = (int(attempt.random.integers(*bounds)) for bounds in ((0, 100_000), (20_000, 29_000)))
     # Linux answers at all of these, and a program that has an address of its own in it is seen to.
     host = f"127.0.0.{attempt.random.integers(2, 255)}" if sys.platform == "linux" else "localhost"
     mirrored = {str(rank): number for rank, number in setting.mirrored.items()}

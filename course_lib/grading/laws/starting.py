@@ -20,6 +20,7 @@ def started(evidence: Evidence, world_size: int) -> Iterator[Finding]:
     failure = explained(evidence) if evidence.errors else None
     asked, trained = f"{counted_were(world_size, 'rank')} asked for", f"{counted(len(processes), 'process')} trained"
     if failure is not None and failure.fault != "world-size" and len(processes) < world_size:
+        yield from _same_rank(evidence)  # all but one of these fail, since the port is taken, and end the others
         yield failure
     elif not processes and evidence.record.why != "ended":
         yield from ended(evidence)
@@ -52,17 +53,9 @@ def started(evidence: Evidence, world_size: int) -> Iterator[Finding]:
 def joined(evidence: Evidence, world_size: int) -> Iterator[Finding]:
     """The processes are one group, each with a rank of its own."""
     groups = [group for rank in evidence.ranks.values() if (group := rank.group) is not None]
-    claims = Counter(
-        number for process in evidence.record.processes if (number := evidence.rank_of(process)) is not None
-    )
-    same = sorted(number for number, times in claims.items() if times > 1)
     sizes = sorted({group["world_size"] for group in groups})
-    if same and not (len(sizes) == 1 and sizes[0] == 1 and world_size > 1):
-        yield Finding(
-            "same-rank",
-            f"{max(claims.values())} processes say that they are {ranks(same)}.",
-            "What makes the ranks of two processes differ, on one node and on two?",
-        )
+    if (same := next(_same_rank(evidence), None)) and not (sizes == [1] and world_size > 1):
+        yield same
     elif not groups and evidence.trained:
         yield Finding(
             "no-group",
@@ -89,6 +82,19 @@ def joined(evidence: Evidence, world_size: int) -> Iterator[Finding]:
             "not-connected",
             f"{ranks(alone).capitalize()} joined a group of {world_size}, and had a connection to no other process.",
             "What does a group need so that its members can send each other anything?",
+        )
+
+
+def _same_rank(evidence: Evidence) -> Iterator[Finding]:
+    claims = Counter(
+        number for process in evidence.record.processes if (number := evidence.rank_of(process)) is not None
+    )
+    same = sorted(number for number, times in claims.items() if times > 1)
+    if same:
+        yield Finding(
+            "same-rank",
+            f"{max(claims.values())} processes say that they are {ranks(same)}.",
+            "What makes the ranks of two processes differ, on one node and on two?",
         )
 
 
