@@ -22,7 +22,12 @@ from course_lib.grading.release import exercise_from
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # What conda-forge calls otherwise than PyPI does, as the head of environment.yml says.
-CONDA_NAMES = {"torch": "pytorch", "matplotlib": "matplotlib-base", "playwright": "playwright-python"}
+CONDA_NAMES = {
+    "torch": "pytorch",
+    "matplotlib": "matplotlib-base",
+    "playwright": "playwright-python",
+    "msgpack": "msgpack-python",
+}
 NOT_IN_CONDA = ("axe-playwright-python",)
 SCRIPTS = sorted((ROOT / "notebooks").glob("*.py"))
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
