@@ -89,6 +89,17 @@ def test_a_student_is_found_in_moodle(roster, student):
     assert exported.remarks == ()
 
 
+@pytest.mark.parametrize("last", ["Last name", "Surname"])
+@pytest.mark.parametrize("student", ["Zoë Łódź", "zoe\u0308 Łódź", "Zoë Łódź_77_assignsubmission_file"])
+def test_moodle_knows_a_full_name_that_is_in_two_columns(roster, last, student):
+    gradebook = (
+        f"First name,{last},Email address,Assignment: {EXERCISE.title} (Real)\nAda,Łódź,a@x.org,-\nZoë,Łódź,z@x.org,-\n"
+    )
+    exported = formats.export("moodle", Gradebook([graded(student)]), roster(gradebook))
+    assert [row[3] for row in rows(exported.files["moodle.csv"])[1:]] == ["-", TOTAL]
+    assert exported.remarks == ()
+
+
 def test_who_is_there_twice_gets_no_grade(roster):
     twice = MOODLE + MOODLE.splitlines()[1] + "\n"
     exported = formats.export("moodle", Gradebook([graded("Ada@x.org")]), roster(twice))
