@@ -126,6 +126,13 @@ def test_a_file_that_is_no_such_export_is_refused(book, roster, name, text, mess
         formats.export(name, book, roster(text))
 
 
+def test_a_roster_that_a_spreadsheet_saved_in_another_encoding_says_what_to_do(tmp_path):
+    path = tmp_path / "roster.csv"
+    path.write_bytes("Email address,Grade\nZoë,1\n".encode("cp1252"))
+    with pytest.raises(FolderError, match=r"roster\.csv is no CSV file in UTF-8\. .*save it .* as CSV in UTF-8\.$"):
+        formats.check("moodle", path)
+
+
 def test_what_cannot_be_exported_is_said_before_grading(tmp_path):
     with pytest.raises(ConfigError, match="--roster"):
         formats.check("canvas", None)
