@@ -171,7 +171,7 @@ def _summary(
     if faults:
         said.append(Text("Found most often", "bold"))
         for each in faults:
-            seen = visible(each.seen.partition("\n")[0])
+            seen = visible(": ".join(each.seen.splitlines()[:2]))  # of an error, where it is and then what
             said.append(Text(f"{len(each.students):>4}  {', '.join(each.parts)}: {seen}"))
         said.append(Text())
     if troubled := sum(bool(each.trouble) for each in graded):

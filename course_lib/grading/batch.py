@@ -34,7 +34,7 @@ class Progress:
         kept: graded before, and not changed since.
         troubled: could not be judged, which is no fault of theirs.
         last: the one that was graded last.
-        seconds_left: as far as can be told.
+        seconds_left: as far as can be told; None before more have come than are graded at once.
     """
 
     total: int
@@ -61,15 +61,16 @@ def grade_all(handed: Sequence[HandedIn], journal: Journal, show: Callable[[Prog
             results[each.student, each.exercise] = earlier
         else:
             waiting.append(each)
-    kept, troubled, began = len(results), 0, time.monotonic()
+    kept, troubled, at_once = len(results), 0, _workers()
+    arrived: list[float] = []
     show(Progress(len(handed), kept, kept))
-    with closing(_graded(waiting)) as arriving:
+    with closing(_graded(waiting, at_once)) as arriving:
         for graded in arriving:
             journal.add(graded)
             results[graded.student, graded.exercise] = graded
             troubled += bool(graded.trouble)
-            done = len(results) - kept
-            left = (time.monotonic() - began) / done * (len(waiting) - done)
+            arrived.append(time.monotonic())
+            left = _seconds_left(arrived, len(waiting), at_once)
             show(Progress(len(handed), len(results), kept, troubled, graded, left))
     return [results[each.student, each.exercise] for each in handed]
 
@@ -107,13 +108,21 @@ def _still_holds(earlier: Graded, handed: HandedIn) -> bool:
         return False
 
 
-def _graded(waiting: Sequence[HandedIn]) -> Generator[Graded, None, None]:
+def _seconds_left(arrived: Sequence[float], total: int, at_once: int) -> float | None:
+    """By the pace since the first result: before it the sandboxes started, and as many as are at work come together."""
+    if len(arrived) <= at_once:
+        return None
+    pace = (arrived[-1] - arrived[0]) / (len(arrived) - 1)
+    return pace * (total - len(arrived))
+
+
+def _graded(waiting: Sequence[HandedIn], at_once: int) -> Generator[Graded, None, None]:
     """The results as they come; when this is closed, all has ended."""
     todo: queue.SimpleQueue[HandedIn] = queue.SimpleQueue()
     done: queue.SimpleQueue[Graded] = queue.SimpleQueue()
     for each in waiting:
         todo.put(each)
-    sandboxes = [Sandbox() for _ in range(min(_workers(), len(waiting)))]
+    sandboxes = [Sandbox() for _ in range(min(at_once, len(waiting)))]
     stopped = threading.Event()
     threads = [threading.Thread(target=_work, args=(todo, done, each, stopped), daemon=True) for each in sandboxes]
     try:

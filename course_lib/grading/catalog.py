@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from course_lib.errors import UsageError
 from course_lib.grading.exercises import EXERCISES
 from course_lib.grading.parts import Exercise, Part
@@ -35,6 +37,13 @@ def exercise(name: str) -> Exercise:
         if each.notebook == name:
             return each
     raise UsageError(f"No exercise is called {name!r}. There are {', '.join(each.notebook for each in EXERCISES)}.")
+
+
+def with_cells(names: Collection[str]) -> Exercise | None:
+    """The exercise that most of these cells belong to; None where they are of no exercise."""
+    cells = {each.notebook: {name for part in each.parts for name in part.cells} for each in EXERCISES}
+    most = max(EXERCISES, key=lambda each: len(cells[each.notebook] & set(names)))
+    return most if cells[most.notebook] & set(names) else None
 
 
 def place(name: str) -> int:

@@ -184,12 +184,12 @@ svg line { stroke: var(--line); }
 {% if faults %}
 <div class="scroll" tabindex="0" role="region" aria-label="Table of faults">
 <table class="faults">
-<thead><tr><th scope="col">Students</th><th scope="col">Parts</th><th scope="col">Seen at the first of them</th>
-<th scope="col">Fault</th></tr></thead>
+<thead><tr><th scope="col">Students</th><th scope="col">Parts</th>
+<th scope="col">Seen at the first of them</th></tr></thead>
 <tbody>
 {% for fault in faults %}
 <tr><td><details><summary>{{ fault.students | length }}</summary><p>{{ fault.students | join(", ") }}</p></details></td>
-<td>{{ fault.parts | join(", ") }}</td><td>{{ fault.seen | with_code }}</td><td>{{ fault.name }}</td></tr>
+<td>{{ fault.parts | join(", ") }}</td><td>{{ fault.seen | with_code }}</td></tr>
 {% endfor %}
 </tbody>
 </table>
@@ -210,7 +210,8 @@ svg line { stroke: var(--line); }
 {% if ignored %}
 <section>
 <h2>Notebooks that were not graded</h2>
-<p class="soft">They are no exercise of the course, or there is a newer one of the same student.</p>
+<p class="soft">They are no exercise of the course, there is a newer one of the same student, or they are links to
+folders, which are not followed.</p>
 <ul>{% for path in ignored %}<li>{{ path }}</li>{% endfor %}</ul>
 </section>
 {% endif %}

@@ -25,7 +25,6 @@ class Fault:
     """
 
     parts: tuple[str, ...]
-    name: str
     students: tuple[str, ...]
     seen: str
 
@@ -84,11 +83,10 @@ class Gradebook:
         faults = [
             Fault(
                 tuple(sorted({part for part, _, _ in cases}, key=catalog.place)),
-                fault,
                 tuple(sorted({student for _, student, _ in cases})),
                 cases[0][2],
             )
-            for (_, fault), cases in found.items()
+            for cases in found.values()
         ]
         return sorted(faults, key=lambda fault: (-len(fault.students), fault.parts))
 

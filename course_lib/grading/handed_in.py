@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib.errors import FolderError
-from course_lib.grading import submission
+from course_lib.grading import catalog, submission
 from course_lib.grading.exercises import EXERCISES
 from course_lib.runs.folder import printable
 
@@ -45,7 +45,7 @@ class Found:
     """What is in a folder.
 
     Fields:
-        ignored: notebooks that are no exercise of the course, or were replaced by a newer one.
+        ignored: notebooks that are no exercise of the course, or were replaced by a newer one; links to folders.
     """
 
     notebooks: list[HandedIn]
@@ -99,6 +99,7 @@ def _notebooks(folder: Path, leave_out: Path) -> Iterator[Path]:
         folders[:] = [
             name for name in folders if not name.startswith(".") and Path(parent, name).resolve() != leave_out
         ]
+        yield from (path for name in folders if (path := Path(parent, name)).is_symlink())
         yield from (Path(parent, name) for name in names if name.endswith(".ipynb") and not name.startswith("."))
 
 
@@ -119,15 +120,10 @@ def _by_name(stem: str) -> str | None:
 def _by_cells(path: Path) -> str | None:
     """The exercise that most of the cells belong to."""
     try:
-        there = submission.read(path).cells
+        exercise = catalog.with_cells(submission.read(path).cells)
     except FolderError:
         return None
-    counts = {
-        each.notebook: sum(name in there for name in {name for part in each.parts for name in part.cells})
-        for each in EXERCISES
-    }
-    most = max(counts, key=lambda name: counts[name])
-    return most if counts[most] else None
+    return exercise.notebook if exercise else None
 
 
 def _order(handed: HandedIn) -> tuple[bool, float, str]:

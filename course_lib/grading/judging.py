@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Iterable, Sequence
 
 from course_lib.errors import GradingError
+from course_lib.grading import catalog
 from course_lib.grading.laws.finding import Finding, listed
 from course_lib.grading.laws.learning import OTHER_GRADIENT
 from course_lib.grading.parts import FALSE_EVENTS, Attempt, Broken, Check, CheckResult, Part, PartResult
@@ -46,10 +47,16 @@ def judge_all(parts: Sequence[Part], submission: Submission, sandbox: Sandbox) -
             "seen of them. Look at its code."
         )
     if not any(name in submission.cells for part in parts for name in part.cells):
-        remarks.append(
-            "None of its cells has the mark of a solution. Was it saved by a program that drops the cells' metadata?"
-        )
+        remarks.append(_about_other_cells(submission))
     return results, remarks
+
+
+def _about_other_cells(submission: Submission) -> str:
+    """What a notebook is that has no cell of the exercise that it is called after."""
+    other = catalog.with_cells(submission.cells)
+    if other is not None:
+        return f"Its cells are those of {other.notebook}. Rename the notebook so, and it is judged as that."
+    return "None of its cells has the mark of a solution. Was it saved by a program that drops the cells' metadata?"
 
 
 def without_verdict(

@@ -94,8 +94,11 @@ def _content(path: Path) -> bytes:
                 raise FolderError(f"{path} is larger than {most} MB. Clear its outputs, and save it again.")
             return file.read()
     except OSError as error:
-        link = " It is a link, and links are not followed." if path.is_symlink() else ""
-        raise FolderError(f"Cannot read {path}: {error.strerror}.{link}") from error
+        if path.is_symlink():
+            raise FolderError(
+                f"{path} is a link, and links are not followed. Put the notebook itself there."
+            ) from error
+        raise FolderError(f"Cannot read {path}: {error.strerror}.") from error
 
 
 def _all_cells(notebook: Any) -> list[Any]:

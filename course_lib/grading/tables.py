@@ -53,7 +53,9 @@ def read_csv(path: Path) -> list[list[str]]:
     except OSError as error:
         raise FolderError(f"Cannot read {path}: {error.strerror}.") from error
     except (UnicodeDecodeError, csv.Error) as error:
-        raise FolderError(f"{path} is no CSV file in UTF-8 ({error}). Export it again.") from error
+        raise FolderError(
+            f"{path} is no CSV file in UTF-8. Export it again, or save it in your spreadsheet as CSV in UTF-8."
+        ) from error
     if len(rows) < 2:
         raise FolderError(f"{path} has no rows below its head. Export it again.")
     width = len(rows[0])

@@ -183,16 +183,14 @@ def printable(path: str | os.PathLike[str]) -> str:
 
 
 def cannot_write(path: Path, error: OSError) -> WriteError:
-    """The error of a rank that could not write `path`; says what to do."""
+    """The error of a rank, or of a grading, that could not write `path`; says what to do."""
     if is_disk_full(error):
         return DiskFullError(
             f"No space is left to write {path}. What was recorded before is kept. Free some space, or choose another "
-            "folder for the runs (--out)."
+            "folder (--out)."
         )
     why = error.strerror or str(error)
-    return WriteError(
-        f"Cannot write {path}: {why}. What was recorded before is kept. Choose another folder for the runs (--out)."
-    )
+    return WriteError(f"Cannot write {path}: {why}. What was recorded before is kept. Choose another folder (--out).")
 
 
 def is_disk_full(error: BaseException) -> bool:

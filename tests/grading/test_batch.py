@@ -1,6 +1,8 @@
 """Grading one submission of many."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from submissions_at_work import EXERCISE, NAME, hand_in
 
 from course_lib.errors import GradingError
@@ -9,6 +11,19 @@ from course_lib.grading.handed_in import HandedIn
 from course_lib.grading.sandbox import Program, Record, Sandbox
 
 EVER = "while True: pass"
+
+
+@given(st.integers(1, 12), st.integers(1, 60), st.floats(0.1, 100), st.floats(0, 1000))
+def test_the_time_left_is_what_is_left_at_a_steady_pace_however_long_the_start(at_once, total, each, start):
+    arrived = [start + each * (number // at_once + 1) for number in range(total)]  # so many come together
+    for done in range(1, total + 1):
+        left = batch._seconds_left(arrived[:done], total, at_once)
+        if done <= at_once:
+            assert left is None  # one alone, with the start, would be taken for the pace
+        else:
+            rounds = (total - done) / at_once
+            assert left <= 1.01 * each * rounds
+            assert left >= each * rounds / 2
 
 
 def grade(tmp_path, code, sandbox):

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from submissions_at_work import EXERCISE, TOTAL, all_but, graded, not_judged
+from submissions_at_work import EXERCISE, NAME, TOTAL, all_but, graded, not_judged
 
 from course_lib.grading import class_pages
 from course_lib.grading.class_report import feedback, in_words, overview, page_name
@@ -95,6 +95,16 @@ def test_the_faults_are_counted_by_students_and_the_most_frequent_comes_first():
     assert (fault.students, fault.parts) == (("ada", "bob"), ("4.2", "4.4"))
     assert sum(book.histogram()) == 3
     assert book.histogram()[-1] == 1
+
+
+def test_no_page_shows_what_a_fault_is_called_in_the_code():
+    book = Gradebook([graded("ada", ("4.2",))])
+    (called,) = {
+        found.fault for part in book.all["ada", NAME].parts for check in part.checks for found in check.findings
+    }
+    for page in (overview(book, []), feedback(book, "ada")):
+        assert f">{called}<" not in page
+        assert "It was 2, not 3." in page
 
 
 def test_code_that_was_not_isolated_is_told_on_each_page():

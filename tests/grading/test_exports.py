@@ -89,6 +89,17 @@ def test_a_student_is_found_in_moodle(roster, student):
     assert exported.remarks == ()
 
 
+@pytest.mark.parametrize("last", ["Last name", "Surname"])
+@pytest.mark.parametrize("student", ["Zoë Łódź", "zoe\u0308 Łódź", "Zoë Łódź_77_assignsubmission_file"])
+def test_moodle_knows_a_full_name_that_is_in_two_columns(roster, last, student):
+    gradebook = (
+        f"First name,{last},Email address,Assignment: {EXERCISE.title} (Real)\nAda,Łódź,a@x.org,-\nZoë,Łódź,z@x.org,-\n"
+    )
+    exported = formats.export("moodle", Gradebook([graded(student)]), roster(gradebook))
+    assert [row[3] for row in rows(exported.files["moodle.csv"])[1:]] == ["-", TOTAL]
+    assert exported.remarks == ()
+
+
 def test_who_is_there_twice_gets_no_grade(roster):
     twice = MOODLE + MOODLE.splitlines()[1] + "\n"
     exported = formats.export("moodle", Gradebook([graded("Ada@x.org")]), roster(twice))
@@ -113,6 +124,13 @@ def test_points_that_are_counted_otherwise_are_told(book, roster):
 def test_a_file_that_is_no_such_export_is_refused(book, roster, name, text, message):
     with pytest.raises(FolderError, match=message):
         formats.export(name, book, roster(text))
+
+
+def test_a_roster_that_a_spreadsheet_saved_in_another_encoding_says_what_to_do(tmp_path):
+    path = tmp_path / "roster.csv"
+    path.write_bytes("Email address,Grade\nZoë,1\n".encode("cp1252"))
+    with pytest.raises(FolderError, match=r"roster\.csv is no CSV file in UTF-8\. .*save it .* as CSV in UTF-8\.$"):
+        formats.check("moodle", path)
 
 
 def test_what_cannot_be_exported_is_said_before_grading(tmp_path):

@@ -8,10 +8,10 @@ import nbformat
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from submissions_at_work import cell, hand_in, marks, notebook
+from submissions_at_work import NAME, cell, hand_in, marks, notebook
 
 from course_lib.errors import FolderError
-from course_lib.grading import judging, submission
+from course_lib.grading import catalog, judging, submission
 from course_lib.grading.handed_in import exercise_of, find
 from course_lib.grading.parts import Check, Finding, Part
 from course_lib.grading.plain_python import plain
@@ -194,6 +194,25 @@ def test_of_several_notebooks_of_a_student_the_rightly_named_one_counts_and_the_
     assert [each.path for each in found.notebooks] == [right]
     assert sorted(found.ignored) == sorted([copy, other])
     assert exercise_of(other) is None
+
+
+def test_a_link_to_a_students_folder_is_not_followed_and_told(tmp_path):
+    right = hand_in(tmp_path, "ada", "x")
+    hand_in(tmp_path / "elsewhere", "bob", "x")
+    link = tmp_path / "class" / "bob"
+    (tmp_path / "class").mkdir()
+    right = right.parent.rename(tmp_path / "class" / "ada") / right.name
+    link.symlink_to(tmp_path / "elsewhere" / "bob")
+    found = find(tmp_path / "class", tmp_path / "out")
+    assert [each.path for each in found.notebooks] == [right]
+    assert found.ignored == [link]
+
+
+def test_a_notebook_with_the_name_of_another_exercise_is_told(tmp_path, sandbox):
+    other = catalog.exercise("03_ring_all_reduce")
+    path = hand_in(tmp_path, "ada", *(cell("x = 1", name) for part in other.parts for name in part.cells))
+    _, remarks = judging.judge_all(catalog.exercise(NAME).parts, submission.read(path), sandbox)
+    assert remarks == ["Its cells are those of 03_ring_all_reduce. Rename the notebook so, and it is judged as that."]
 
 
 def test_a_folder_without_submissions_says_what_it_should_be(tmp_path):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from unicodedata import normalize
 
 from course_lib.errors import FolderError
 from course_lib.grading.parts import Exercise
 from course_lib.grading.tables import read_csv
+
+FIRST, LAST = "First name", ("Last name", "Surname")  # in Moodle's export of the gradebook
 
 
 class Roster:
@@ -27,7 +30,10 @@ class Roster:
         self.head, *self.rows = read_csv(path)
         self._names = [name.strip() for name in self.head]
         self._known = [self._names.index(name) for name in columns if name in self._names]
-        if not self._known:
+        self._identities = [[row[place] for row in self.rows] for place in self._known]
+        if parts := self._parts_of_names():
+            self._identities.append([" ".join(row[place] for place in parts) for row in self.rows])
+        if not self._identities:
             raise FolderError(
                 f"{path} does not say who is who: of the columns {', '.join(columns)} it has none. Is it the export of "
                 "the gradebook, in English?"
@@ -49,12 +55,23 @@ class Roster:
 
     def row_of(self, names: Iterable[str]) -> int | None:
         """The row of the student whom one of these names stands for; None where no row, or more than one, has it."""
-        wanted = {name.strip().casefold() for name in names if name.strip()}
-        for column in self._known:
-            found = [place for place, row in enumerate(self.rows) if row[column].strip().casefold() in wanted]
+        wanted = {_alike(name) for name in names if name.strip()}
+        for identities in self._identities:
+            found = [place for place, name in enumerate(identities) if _alike(name) in wanted]
             if found:
                 return found[0] if len(found) == 1 else None
         return None
+
+    def _parts_of_names(self) -> list[int]:
+        """The columns that a full name is in, where it is in two."""
+        first, *last = (self.column(name) for name in (FIRST, *LAST))
+        found = [place for place in last if place is not None]
+        return [first, found[0]] if first is not None and found else []
+
+
+def _alike(name: str) -> str:
+    """The same for names that a person would call the same, however their accents are encoded."""
+    return " ".join(normalize("NFC", name).split()).casefold()
 
 
 def about_unmatched(students: Sequence[str], path: Path) -> tuple[str, ...]:
