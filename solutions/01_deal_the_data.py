@@ -129,8 +129,8 @@ check("1.2").points
 #   that the shares are full. No sample is missing.
 #
 # `deal_evenly(samples, world_size, rank, seed, epoch, drop_last)` does that, and otherwise what `deal_epoch` does:
-# shuffled, and the same whoever asks. It must also work with fewer samples than ranks: 2 samples on 5 ranks are one
-# sample for each rank, or none for anybody.
+# shuffled by `seed` and `epoch`, the same whoever asks, and the global random numbers stay as they are. It must also
+# work with fewer samples than ranks: 2 samples on 5 ranks are one sample for each rank, or none for anybody.
 
 # %% nbgrader={"grade": false, "grade_id": "deal_evenly", "locked": false, "schema_version": 3, "solution": true, "task": false}
 import torch

@@ -11,6 +11,7 @@ import torch
 from course_lib.grading import calling, samples
 from course_lib.grading.calling import Group
 from course_lib.grading.evidence import Evidence, Rank
+from course_lib.grading.inside.harnesses.checkpoints import BUFFER
 from course_lib.grading.inside.harnesses.training import model_of
 from course_lib.grading.laws.finding import Finding, counted_were, ranks
 from course_lib.grading.parts import Attempt, Broken
@@ -71,7 +72,7 @@ def readable(attempt: Attempt) -> Iterator[Finding]:
     if missing:
         yield Finding("missing-entry", f"The file has no {missing[0]!r}.", "What does a run need to go on from here?")
         return
-    yield from _right_model(checkpoint["model"], calling.answers(seen.whole)[0][1]["weights"])
+    yield from _right_model(checkpoint["model"], calling.answers(seen.whole)[0][1])
     if checkpoint["epochs_done"] != 2 or type(checkpoint["epochs_done"]) is not int:
         yield Finding(
             "epochs", "'epochs_done' is not the number that was given.", "Which number should a run go on from?"
@@ -83,9 +84,13 @@ def readable(attempt: Attempt) -> Iterator[Finding]:
         )
 
 
-def _right_model(state: Any, weights: torch.Tensor) -> Iterator[Finding]:
-    model = model_of({"sizes": LARGE, "weights": torch.zeros_like(weights)})
-    names = list(model.state_dict())
+def _right_model(state: Any, saved: dict[str, Any]) -> Iterator[Finding]:
+    model = model_of({"sizes": LARGE, "weights": torch.zeros_like(saved["weights"])})
+    names = [*model.state_dict(), BUFFER]
+    if isinstance(state, dict) and set(state) == {*names[:-1]}:
+        idea = "What does a model keep besides its weights, and who lists it?"
+        yield Finding("keys", f"'model' has no {BUFFER!r}, a buffer of the model.", idea)
+        return
     if not isinstance(state, dict) or set(state) != set(names):
         other = next((name for name in state if name not in names), "") if isinstance(state, dict) else state
         yield Finding(
@@ -95,6 +100,7 @@ def _right_model(state: Any, weights: torch.Tensor) -> Iterator[Finding]:
         )
         return
     values = [state[name] for name in names]
+    weights = torch.cat([saved["weights"], saved["buffer"]])
     if not all(type(value) is torch.Tensor for value in values) or not near(
         torch.cat([value.reshape(-1).float() for value in values]), weights
     ):
@@ -176,7 +182,8 @@ def _loads(attempt: Attempt) -> tuple[Evidence, Evidence, list[dict[str, Any]]]:
         raise Broken(finding)
     if SAVED not in saved.record.files:
         raise Broken(Finding("no-file", "`save` of 10.1 left no file to load.", "Mend 10.1 first."))
-    other = {**common, "function": "load", "model": _state(attempt, SMALL)["model"]}
+    new = _state(attempt, SMALL)
+    other = {**common, "function": "load", "model": new["model"], "buffer": new["buffer"], "lr": 0.05}
     there, nothing = calling.run(
         attempt,
         Group(3, "checkpoints:load", lambda rank: {**other, "path": SAVED}),
@@ -197,6 +204,16 @@ def same_weights(attempt: Attempt) -> Iterator[Finding]:
         if len(wrong) == len(came):
             idea = "Whose weights were saved, and where do they go?"
         yield Finding("other-weights", f"After `load`, {ranks(wrong)} did not have the weights that were saved.", idea)
+
+
+def same_state(attempt: Attempt) -> Iterator[Finding]:
+    """All ranks have the saved weights, and the buffers."""
+    yield from same_weights(attempt)
+    there, _, saved = loads(attempt)
+    came = calling.answers(there)
+    if wrong := [rank for rank, answer in enumerate(came) if not near(answer["buffer"], saved[0]["buffer"])]:
+        seen = f"After `load`, {ranks(wrong)} did not have the model's buffer {BUFFER!r} that was saved."
+        yield Finding("other-buffer", seen, "What is in a state dict besides what is trained?")
 
 
 def optimizer_goes_on(attempt: Attempt) -> Iterator[Finding]:
@@ -273,8 +290,9 @@ def _shown(value: Any) -> str:
 
 
 def _state(attempt: Attempt, sizes: tuple[int, ...]) -> dict[str, Any]:
-    """A model with random weights, a learning rate, and the batch of the step after the last."""
-    return {"model": samples.model(sizes, attempt.random, 0.3), "lr": 0.01, "next": _batch(attempt)}
+    """A model with random weights, a buffer of its, a learning rate, and the batch of the step after the last."""
+    buffer = torch.from_numpy(attempt.random.normal(0, 1, 3)).float()
+    return {"model": samples.model(sizes, attempt.random, 0.3), "buffer": buffer, "lr": 0.01, "next": _batch(attempt)}
 
 
 def _batch(attempt: Attempt) -> tuple[torch.Tensor, torch.Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,29 +35,32 @@ class Trained:
     reference: Reference
 
 
-def learns(same_start: bool = True, losses: bool = False, clip: bool = False) -> Cure:
+def learns(same_start: bool = True, losses: bool = False, clip: bool = False, counts: Sequence[int] = (COUNT,)) -> Cure:
     """`train(model, dataset)` deals the samples, and learns as one process does; its first finding is told.
 
     Args:
         same_start: whether the ranks get the same weights.
         losses: whether it returns the losses on rank 0.
         clip: whether the mean gradient is clipped.
+        counts: how many samples there are, in a run of its own each.
     """
 
     def judge(attempt: Attempt) -> Iterator[Finding]:
-        seen = _train(attempt, same_start, clip)
-        finding = next(_trained_well(seen), None)
-        if finding is None and losses:
-            finding = next(_right_losses(seen), None)
-        if finding is not None:
-            yield finding
+        for count in counts:
+            seen = _train(attempt, count, same_start, clip)
+            finding = next(_trained_well(seen), None)
+            if finding is None and losses:
+                finding = next(_right_losses(seen), None)
+            if finding is not None:
+                yield finding
+                return
 
     return judge
 
 
-def _train(attempt: Attempt, same_start: bool, clip: bool) -> Trained:
-    images, labels = samples.images(COUNT, SIZES[-1], attempt.random, size=3)
-    dataset = [torch.from_numpy(images).reshape(COUNT, 9) / 255, torch.from_numpy(labels).long()]
+def _train(attempt: Attempt, count: int, same_start: bool, clip: bool) -> Trained:
+    images, labels = samples.images(count, SIZES[-1], attempt.random, size=3)
+    dataset = [torch.from_numpy(images).reshape(count, 9) / 255, torch.from_numpy(labels).long()]
     models = [samples.model(SIZES, attempt.random) for _ in range(WORLD_SIZE)]
     if same_start:
         models = models[:1] * WORLD_SIZE
@@ -77,7 +80,7 @@ def _trained_well(seen: Trained) -> Iterator[Finding]:
         yield Finding("idle-rank", f"{ranks(idle).capitalize()} took no step.", "Which lines does each rank reach?")
         return
     yield from starting.equally_long(seen.evidence)
-    yield from dealing.dealt(seen.evidence, EPOCHS, COUNT, BATCH_SIZE * WORLD_SIZE)
+    yield from dealing.dealt(seen.evidence, EPOCHS, len(seen.reference.targets), BATCH_SIZE * WORLD_SIZE)
     yield from dealing.reshuffled(seen.evidence, EPOCHS)
     yield from dealing.batches(seen.evidence, BATCH_SIZE)
     yield from learning.same_start(seen.evidence)

@@ -19,6 +19,7 @@ from course_lib.grading.laws.shares import (
     samples_in_words,
     seeded,
     undisturbed,
+    well_mixed,
 )
 from course_lib.grading.laws.values import integers, of_other_type
 from course_lib.grading.parts import Attempt, Broken, Check, Exercise, Part
@@ -92,6 +93,7 @@ def deals(attempt: Attempt) -> tuple[Dealings, dict[str, Arguments]]:
             "rest": (world_size * int(draw(4, 9)) + int(draw(2, world_size)), world_size),
             "two": (2 * int(draw(4, 9)) + 1, 2),
             "one over": (world_size * (world_size + int(draw(1, 4))) + 1, world_size),
+            "many": (int(draw(300, 400)), 3),
             "few": (int(draw(2, 5)), 6),
         }
         return Dealings(attempt, "deal", list(cases.values())), cases
@@ -111,13 +113,12 @@ def holds_on_deals(law: Law, *names: str) -> Callable[[Attempt], Iterator[Findin
 
 
 def epochs(attempt: Attempt) -> tuple[Dealings, list[Arguments]]:
-    """Those of part 1.2: two seeds, each with its epochs, the first ones first."""
+    """Those of part 1.2: two seeds, each with its epochs. One is 0, from which no factor makes another number."""
 
     def make() -> tuple[Dealings, list[Arguments]]:
         draw = attempt.random.integers
         samples, world_size = 4 * int(draw(12, 17)) + 1, 4  # one more than can be shared
-        first = int(draw(1000))
-        seeds = (first, first + int(draw(1000, 2**30)))
+        seeds = (0, int(draw(1000, 2**30)))
         cases: list[Arguments] = [(samples, world_size, seed, epoch) for seed in seeds for epoch in EPOCHS]
         return Dealings(attempt, "deal_epoch", cases), cases
 
@@ -140,6 +141,7 @@ def another_order_each_epoch(attempt: Attempt) -> Iterator[Finding]:
     yield from reshuffled(found[:count])
     for one, other in zip(found[:count], found[count:], strict=True):
         yield from seeded(one, other)
+    yield from well_mixed(found)
 
 
 def leaves_generators_alone(attempt: Attempt) -> Iterator[Finding]:
@@ -160,6 +162,7 @@ def evenly(attempt: Attempt) -> tuple[Dealings, dict[str, list[Arguments]]]:
         for drop in (False, True):
             cases[f"even {drop}"] = [(even, world_size, seed, 0, drop)]
             cases[f"rest {drop}"] = [(rest, world_size, seed, epoch, drop) for epoch in EPOCHS]
+            cases[f"seed {drop}"] = [(rest, world_size, seed + int(draw(1000, 2**30)), 0, drop)]
             cases[f"alone {drop}"] = [(7, 1, seed, 0, drop)]
             cases[f"few {drop}"] = [(few, int(draw(5, 7)), seed, 1, drop)]
         return Dealings(attempt, "deal_evenly", [case for each in cases.values() for case in each]), cases
@@ -186,10 +189,13 @@ def more_ranks_than_samples(attempt: Attempt) -> Iterator[Finding]:
 
 
 def anew_each_epoch(attempt: Attempt) -> Iterator[Finding]:
-    """Part 1.3: another order in each epoch, and not always the same samples left out."""
+    """Part 1.3: shuffled as in 1.2, and not always the same samples left out."""
     dealings, cases = evenly(attempt)
     for drop in (False, True):
-        yield from reshuffled([dealings.deal(case) for case in cases[f"rest {drop}"]])
+        epochs = [dealings.deal(case) for case in cases[f"rest {drop}"]]
+        yield from reshuffled(epochs)
+        yield from seeded(epochs[0], dealings.deal(cases[f"seed {drop}"][0]))
+    yield from undisturbed(dealings.answers())
     found = [dealings.deal(case) for case in cases["rest True"]]
     out = [set(range(deal.samples)).difference(*deal.shards) for deal in found]
     if all(each == out[0] for each in out):
@@ -207,7 +213,9 @@ PARTS = (
         ("deal",),
         (
             Check(
-                "each sample goes to one rank", 2, holds_on_deals(once_each, "alone", "even", "two", "rest", "one over")
+                "each sample goes to one rank",
+                2,
+                holds_on_deals(once_each, "alone", "even", "two", "rest", "one over", "many"),
             ),
             Check(
                 "no rank gets two samples more than another",
@@ -257,7 +265,7 @@ PARTS = (
                 holds_evenly(dropped, "even True", "rest True", "alone True"),
             ),
             Check("so it is with fewer samples than ranks", 1, more_ranks_than_samples),
-            Check("dealt anew in each epoch", 1, anew_each_epoch),
+            Check("dealt anew in each epoch, as in 1.2", 1, anew_each_epoch),
         ),
         (
             "Change the shuffled list before it is dealt, so that the ranks divide its length.",

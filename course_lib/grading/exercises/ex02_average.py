@@ -31,7 +31,7 @@ def shards(attempt: Attempt) -> dict[str, tuple[list[Tensor], list[int]]]:
         return {
             "uneven": _shards(generator, [int(size) for size in draw(1, 30, 4)] + [40], (3, 2)),
             "two": _shards(generator, [int(draw(1, 5)), int(draw(7, 12))], (4,)),
-            "empty": _shards(generator, [int(draw(3, 9)), 0, int(draw(10, 20))], (2, 2)),
+            "empty": _shards(generator, [0, int(draw(3, 9)), 0, int(draw(10, 20)), 0], (2, 2)),
             "alone": _shards(generator, [int(draw(3, 9))], (6,)),
             "double": _shards(generator, [int(draw(3, 9)), int(draw(10, 20))], (2, 3, 2), torch.float64),
         }

@@ -228,7 +228,7 @@ def _any_model(generator: np.random.Generator) -> dict[str, Any]:
     }
     buffers = {
         "running_mean": _normal(generator, (3,)),
-        "batches_seen": torch.tensor(int(generator.integers(1, 10**6))),
+        "batches_seen": torch.tensor(int(generator.integers(2**24, 2**40)) | 1),
     }
     return {"parameters": parameters, "gradients": {}, "frozen": [FIXED], "buffers": buffers}
 

@@ -41,6 +41,7 @@ def cut(attempt: Attempt) -> dict[str, tuple[list[Any], Answer]]:
             "uneven": [_values(attempt.random, ranks * int(draw(2, 6)) + int(draw(1, ranks))), ranks],
             "nearly": [_values(attempt.random, 9), 6],
             "short": [_values(attempt.random, int(draw(1, 4))), 5],
+            "whole": [torch.from_numpy(draw(-(2**40), 2**40, 2 * ranks + 1)), ranks],
             "alone": [_values(attempt.random, int(draw(3, 9))), 1],
         }
         answers = call(attempt, *(("chunks", each) for each in given.values()))
@@ -171,7 +172,7 @@ PARTS = (
         "A chunk for each rank",
         ("chunks",),
         (
-            Check("as many chunks as ranks, together the tensor", 1, cut_right("even", "uneven", "alone")),
+            Check("as many chunks as ranks, together the tensor", 1, cut_right("even", "uneven", "whole", "alone")),
             Check("so it is where the tensor is short", 1, cut_right("nearly", "short")),
         ),
         (

@@ -76,12 +76,12 @@ PARTS = (
             Check(
                 "each sample counts once",
                 3,
-                judged("padded_accuracy", PADDED, 0, 1, names=("indices", *PREDICTED, "samples")),
+                judged("padded_accuracy", PADDED, 0, 1, 2, names=("indices", *PREDICTED, "samples")),
             ),
             Check(
                 "so it is with fewer samples than ranks",
                 1,
-                judged("padded_accuracy", PADDED, 2, names=("indices", *PREDICTED, "samples")),
+                judged("padded_accuracy", PADDED, 3, 4, names=("indices", *PREDICTED, "samples")),
             ),
         ),
         (
@@ -114,7 +114,7 @@ PARTS = (
         ("f1",),
         (
             Check("it is that of all samples, on every rank", 2, judged("f1", SCORES, 0, names=PREDICTED)),
-            Check("a rank without positives is no trouble", 1, judged("f1", SCORES, 1, 2, names=PREDICTED)),
+            Check("a rank without positives is no trouble", 1, judged("f1", SCORES, 1, 2, 3, names=PREDICTED)),
         ),
         (
             "Not every score can be averaged. What is it computed from?",

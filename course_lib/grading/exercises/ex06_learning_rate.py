@@ -179,11 +179,11 @@ def _schedules(attempt: Attempt) -> list[tuple[list[Any], Answer]]:
                 ranks,
                 int(random.integers(4, 9)),
                 int(random.integers(3, 6)),
-                1,
+                warmup,
                 float(random.uniform(0.05, 0.3)),
                 16,
             ]
-            for ranks in (1, 3, int(random.integers(4, 9)))
+            for ranks, warmup in ((1, 2), (3, 1), (int(random.integers(4, 9)), 0))
         ]
 
     return answered(attempt, "schedule", draw)

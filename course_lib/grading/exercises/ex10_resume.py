@@ -186,7 +186,7 @@ PARTS = (
         "Load",
         ("save", "load"),
         (
-            Check("all ranks have the saved weights", 2, first(checkpoints.same_weights)),
+            Check("all ranks have the saved weights", 2, first(checkpoints.same_state)),
             Check("the optimizer goes on as if nothing had been", 1, first(checkpoints.optimizer_goes_on)),
             Check("each rank knows how many epochs are done", 1, first(checkpoints.epochs_known)),
             Check("where there is no file, nothing is loaded", 1, first(checkpoints.from_nothing)),

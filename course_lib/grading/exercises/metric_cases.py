@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ Case = tuple[list[list[Any]], float, list[tuple[str, str, list[float]]]]
 
 def _uneven(generator: np.random.Generator, world_size: int) -> Case:
     sizes = [int(size) for size in generator.integers(3, 30, world_size)]
-    sizes[-1] += 40
+    sizes[-1] += 300  # more than fits into a byte
     return _accuracy(generator, sizes)
 
 
@@ -53,28 +54,27 @@ ACCURACY = (_uneven, _even, _without)
 # 5.2: with what a sampler has filled up.
 
 
-def _padded(generator: np.random.Generator, world_size: int) -> Case:
+def _padded(generator: np.random.Generator, world_size: int, luck: bool) -> Case:
     samples = world_size * int(generator.integers(3, 7)) + (1 if world_size > 1 else 0)
-    return _with_indices(generator, samples, world_size)
+    return _with_indices(generator, samples, world_size, luck)
 
 
-def _few(generator: np.random.Generator, world_size: int) -> Case:
-    return _with_indices(generator, max(2, world_size - 1), world_size)
+def _few(generator: np.random.Generator, world_size: int, luck: bool) -> Case:
+    return _with_indices(generator, max(2, world_size - 1), world_size, luck)
 
 
 def _whole(generator: np.random.Generator, world_size: int) -> Case:
-    return _with_indices(generator, world_size * int(generator.integers(3, 7)), world_size)
+    return _with_indices(generator, world_size * int(generator.integers(3, 7)), world_size, luck=True)
 
 
-def _with_indices(generator: np.random.Generator, samples: int, world_size: int) -> Case:
+def _with_indices(generator: np.random.Generator, samples: int, world_size: int, luck: bool) -> Case:
     """As DistributedSampler deals: a shuffled list, its beginning once more at its end, then like cards.
 
-    What comes twice is right where the others are mostly wrong, or the other way round.
+    With luck, what comes twice is right where the others are mostly wrong; without, it is the other way round.
     """
     order = generator.permutation(samples)
     total = -(-samples // world_size) * world_size
     dealt = np.resize(order, total)
-    luck = generator.random() < 0.5
     hits = _hits(generator, samples, 0.3 if luck else 0.7).numpy()
     hits[dealt[samples:]] = luck
     others = np.setdiff1d(order, dealt[samples:])
@@ -92,7 +92,13 @@ def _with_indices(generator: np.random.Generator, samples: int, world_size: int)
     return given, float(hits.mean()), mistakes
 
 
-PADDED = (_padded, _whole, _few)
+PADDED = (
+    partial(_padded, luck=True),
+    partial(_padded, luck=False),
+    _whole,
+    partial(_few, luck=True),
+    partial(_few, luck=False),
+)
 
 
 # 5.3: images per second.
@@ -147,6 +153,12 @@ def _no_positives_at_all(generator: np.random.Generator, world_size: int) -> Cas
     return _f1([[torch.zeros(5, dtype=torch.long), torch.zeros(5, dtype=torch.long)] for _ in range(world_size)])
 
 
+def _no_hits(generator: np.random.Generator, world_size: int) -> Case:
+    """All that is marked is marked wrongly: the score is 0, and precision and recall are, too."""
+    given = [_binary(generator, int(generator.integers(12, 40)), 0.5) for _ in range(world_size)]
+    return _f1([[torch.where(labels == 1, 0, predictions), labels] for predictions, labels in given])
+
+
 def _binary(generator: np.random.Generator, count: int, negative: float) -> list[Tensor]:
     """Predictions and labels; both classes are in both, the positive one more seldom as `negative` goes to 1."""
     labels = torch.from_numpy((generator.random(count) > 0.4 + 0.5 * negative).astype(np.int64))
@@ -176,7 +188,7 @@ def _score(predictions: Tensor, labels: Tensor) -> float:
     return 2 * hits / marked if marked else 0.0
 
 
-SCORES = (_scored, _without_positives, _no_positives_at_all)
+SCORES = (_scored, _without_positives, _no_positives_at_all, _no_hits)
 
 
 def _hits(generator: np.random.Generator, count: int, share: float) -> Tensor:

@@ -114,6 +114,7 @@ def dealt(attempt: Attempt) -> Iterator[Finding]:
     yield from _worked(seen)
     yield from dealing.dealt(seen, EPOCHS, COUNT, BATCH_SIZE * NODES * PER_NODE)
     yield from dealing.reshuffled(seen, EPOCHS)
+    yield from dealing.batches(seen, BATCH_SIZE)
 
 
 def in_step(attempt: Attempt) -> Iterator[Finding]:

@@ -118,6 +118,7 @@ def dealt(seen: Run) -> Iterator[Finding]:
     yield from starting.equally_long(seen.evidence)
     yield from dealing.dealt(seen.evidence, EPOCHS, TRAIN, GLOBAL_BATCH_SIZE)
     yield from dealing.reshuffled(seen.evidence, EPOCHS)
+    yield from dealing.full(seen.evidence, GLOBAL_BATCH_SIZE)
 
 
 def as_one(seen: Run) -> Iterator[Finding]:

@@ -19,10 +19,12 @@ def table(random: np.random.Generator, rates: Mapping[int, list[float | None]]) 
 
 
 def repeats(random: np.random.Generator, middle: float, count: int = 5) -> list[float | None]:
-    """An odd number of repeats with this median, one of them far too slow: their mean is another number."""
-    below = [middle * float(random.uniform(0.95, 0.99)) for _ in range(count // 2 - 1)]
-    above = [middle * float(random.uniform(1.005, 1.03)) for _ in range(count // 2)]
-    return [middle * float(random.uniform(0.2, 0.5)), *below, middle, *above]
+    """Repeats with this median, which none of an even number has; one is far too slow: their mean is another number."""
+    off = float(random.uniform(0.01, 0.03))
+    between = [middle] if count % 2 else [middle * (1 - off), middle * (1 + off)]
+    below = [middle * float(random.uniform(0.93, 0.96)) for _ in range((count - len(between)) // 2 - 1)]
+    above = [middle * float(random.uniform(1.035, 1.06)) for _ in range((count - len(between)) // 2)]
+    return [middle * float(random.uniform(0.2, 0.5)), *below, *between, *above]
 
 
 def world_sizes(random: np.random.Generator) -> list[int]:

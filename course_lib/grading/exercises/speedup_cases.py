@@ -25,8 +25,9 @@ def tables(attempt: Attempt) -> dict[str, Runs]:
         single, broken, without = (scaled(random) for _ in range(3))
         repeated = scaled(random, -0.01, -0.003)  # which caches make possible
         some_failed: dict[int, list[float | None]] = {
-            ranks: [*repeats(random, rate, 3 + 2 * int(random.integers(2))), None] for ranks, rate in broken.items()
+            ranks: [*repeats(random, rate, int(random.integers(3, 7))), None] for ranks, rate in broken.items()
         }
+        some_failed[1] = [*repeats(random, broken[1], 4), None]
         last = max(broken)
         some_failed[last] = [None, None]
         return {

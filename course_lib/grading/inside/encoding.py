@@ -6,6 +6,7 @@ that claims to be equal to everything gains nothing.
 
 from __future__ import annotations
 
+import array
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
@@ -70,10 +71,9 @@ def _tagged(value: Any, depth: int) -> Any:
     if kind is torch.device:
         return str(value)
     if kind is np.ndarray or (isinstance(value, np.generic) and kind.__module__ == "numpy"):
-        array = np.asarray(value)
-        return (
-            {**_tensor(torch.from_numpy(array.copy())), KIND: "array"} if array.dtype.kind in "biuf" else _unknown(kind)
-        )
+        values = np.asarray(value)
+        known = values.dtype.kind in "biuf"
+        return {**_tensor(torch.from_numpy(values.copy())), KIND: "array"} if known else _unknown(kind)
     return _unknown(value.what if kind is Unknown else kind)
 
 
@@ -96,6 +96,8 @@ def _as_built_in(value: Any) -> Any:
         return dict(dict.items(value))
     if type(value) is range and len(value) <= LONGEST_RANGE:
         return list(value)
+    if type(value) is array.array:
+        return value.tolist()
     return value
 
 

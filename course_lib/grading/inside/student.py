@@ -151,9 +151,31 @@ def run_cells(code: str) -> dict[str, Any]:
     """Run code as a notebook runs its cells; the names that it defines."""
     main = ModuleType("__main__")
     sys.modules["__main__"] = main
+    main.__dict__["hash"] = _salted(os.urandom(8))
     linecache.cache[CELL] = (len(code), None, code.splitlines(keepends=True), CELL)
     exec(compile(code, CELL, "exec"), main.__dict__)
     return main.__dict__
+
+
+def _salted(salt: bytes) -> Callable[[Any], int]:
+    """`hash` as a Python of its own has it: that of texts is another one in each, but forks have all the same."""
+
+    def salted(value: Any, /) -> int:
+        return hash(_with_salt(value, salt))
+
+    return salted
+
+
+def _with_salt(value: Any, salt: bytes) -> Any:
+    if type(value) in (str, bytes) and value:
+        return (salt, value)
+    if type(value) is tuple and _has_text(value):
+        return tuple(_with_salt(each, salt) for each in value)
+    return value
+
+
+def _has_text(value: Any) -> bool:
+    return type(value) in (str, bytes) or (type(value) is tuple and any(map(_has_text, value)))
 
 
 def _limit() -> None:

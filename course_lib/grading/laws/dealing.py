@@ -139,3 +139,17 @@ def batches(evidence: Evidence, batch_size: int) -> Iterator[Finding]:
                 "Whose batch size is that number: one rank's, or everybody's?",
             )
             return
+
+
+def full(evidence: Evidence, global_batch_size: int) -> Iterator[Finding]:
+    """No step has fewer samples than the global batch."""
+    for step, parts in enumerate(zip(*(rank.rounds for rank in evidence.ranks.values()), strict=False)):
+        taken = sum(len(each.rows) for each in parts)
+        if taken < global_batch_size:
+            yield Finding(
+                "incomplete-batch",
+                f"In step {step} all ranks together took {counted(taken, 'sample')}; the global batch has "
+                f"{global_batch_size}.",
+                "What became of a last batch that is not full, on one device?",
+            )
+            return

@@ -31,7 +31,7 @@ def listed(items: Iterable[object], most: int = 6) -> str:
 
 def counted(number: int, noun: str) -> str:
     """So many of something in words: "1 rank", "3 ranks"."""
-    ending = ("es" if noun.endswith(("s", "ch")) else "s") * (number != 1)
+    ending = ("es" if noun.endswith(("s", "tch")) else "s") * (number != 1)
     return f"{number:,} {noun}{ending}"
 
 

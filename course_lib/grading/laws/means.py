@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from course_lib.grading.laws.finding import Finding
-from course_lib.grading.laws.values import described, figure, of_other_type, tensors_close
+from course_lib.grading.laws.values import described, dtype, figure, of_other_type, tensors_close
 
 RATIOS = (
     ("not-divided", lambda n, size: size, "the sum of the ranks' gradients", "A sum of opinions is not their average."),
@@ -39,7 +39,7 @@ def right_mean_of(value: Any, gradients: list[Tensor], sizes: list[int]) -> Iter
     elif value.dtype != gradients[0].dtype:
         yield Finding(
             "dtype",
-            f"{said}: the gradients are {_dtype(gradients[0])}, the mean is {_dtype(value)}.",
+            f"{said}: the gradients are {dtype(gradients[0])}, the mean is {dtype(value)}.",
             "Which type does each of your tensors have, and which one wins when they meet?",
         )
     elif not tensors_close(value, expected):
@@ -73,7 +73,3 @@ def weighted(gradients: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
     """The mean of gradients, weighted by the sizes of their shards; in float64."""
     total = sum(gradient.double() * size for gradient, size in zip(gradients, sizes, strict=True))
     return torch.as_tensor(total) / sum(sizes)
-
-
-def _dtype(tensor: Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from course_lib.grading.laws.finding import Finding, counted, listed
-from course_lib.grading.laws.values import described, integer, of_other_type, tensors_close
+from course_lib.grading.laws.values import described, dtype, integer, of_other_type, tensors_close
 from course_lib.grading.sandbox import Process
 
 SENDS, RECEIVES = ("send", "isend"), ("recv", "irecv")
@@ -28,6 +28,13 @@ def well_cut(tensor: Tensor, world_size: int, value: Any) -> Iterator[Finding]:
             "number-of-chunks",
             f"{said}: {counted(len(value), 'chunk')}, of {listed(sizes)} values.",
             "The ring has a chunk for each rank, always. Of how many values is one that is left over?",
+        )
+    elif any(each.dtype != tensor.dtype for each in value):
+        yield Finding(
+            "dtype",
+            f"{said}: the tensor is {dtype(tensor)}, and there are chunks of "
+            f"{listed(sorted({dtype(each) for each in value} - {dtype(tensor)}))}.",
+            "What the ring sends is added to values of the tensor. Which type should it have?",
         )
     elif not torch.equal(torch.cat(list(value)), tensor):
         yield Finding(

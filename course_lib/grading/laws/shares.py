@@ -12,6 +12,7 @@ from course_lib.grading.answers import Answer
 from course_lib.grading.laws.finding import Finding, listed, ranks
 
 Arguments = tuple[int | bool, ...]
+SIDE_BY_SIDE = 0.4  # of the samples; in a random order of 40 or more it is hardly one in ten
 NEARLY_SORTED = 0.8  # a correlation that 40 samples on 3 ranks or more do not have by chance
 Law = Callable[["Deal"], Iterator[Finding]]
 
@@ -184,6 +185,36 @@ def _random_order(deal: Deal) -> Iterator[Finding]:
             f"{deal.words}: in epoch {deal.case[3]} the samples of each rank still come more or less in their order.",
             "Neighbours in a file are often alike. Can any sample come after any other one?",
         )
+
+
+def well_mixed(deals: Sequence[Deal]) -> Iterator[Finding]:
+    """Each sample may come to any place, whatever comes next to it; these are at least five random deals."""
+    where = [{index: place for place, index in _placed(deal)} for deal in deals]
+    still = [index for index in where[0] if all(places.get(index) == where[0][index] for places in where)]
+    if still:
+        yield Finding(
+            "not-random",
+            f"{deals[0].words}: sample {still[0]} has the same place in all {len(deals)} orders.",
+            "Can any sample come to any place, the first one and the last one, too?",
+        )
+        return
+    for deal, places in zip(deals, where, strict=True):
+        steps = [np.subtract(places[index + 1], places[index]) for index in places if index + 1 in places]
+        if len(steps) and np.unique(steps, axis=0, return_counts=True)[1].max() > SIDE_BY_SIDE * deal.samples:
+            yield Finding(
+                "not-random",
+                f"{deal.words}: in epoch {deal.case[3]} most samples still come next to the one that they come "
+                "next to in the data.",
+                "Are samples shuffled, or groups of them? Neighbours in a file are often alike.",
+            )
+            return
+
+
+def _placed(deal: Deal) -> Iterator[tuple[tuple[int, int], int]]:
+    """Each sample, by its rank and its place there."""
+    for rank, shard in enumerate(deal.shards):
+        for place, index in enumerate(shard):
+            yield (rank, place), index
 
 
 def _most_common(values: np.ndarray) -> int:

@@ -111,7 +111,7 @@ def described(value: Any) -> str:
     if isinstance(value, Unknown):
         return f"something of type {value.what}"
     if isinstance(value, torch.Tensor):
-        return f"a tensor of shape {tuple(value.shape)} and type {str(value.dtype).removeprefix('torch.')}"
+        return f"a tensor of shape {tuple(value.shape)} and type {dtype(value)}"
     if isinstance(value, np.ndarray):
         return f"an array of shape {value.shape} and type {value.dtype}"
     if isinstance(value, (list, tuple, dict)):
@@ -136,3 +136,8 @@ def _items(value: Any) -> list[Any]:
     if isinstance(value, torch.Tensor):
         return list(value.unbind())
     return list(torch.as_tensor(value).unbind()) if isinstance(value, np.ndarray) else list(value)
+
+
+def dtype(tensor: torch.Tensor) -> str:
+    """The type of a tensor's values in words."""
+    return str(tensor.dtype).removeprefix("torch.")

@@ -448,4 +448,97 @@ def deal_epoch(samples, world_size, rank, seed, epoch):
     return share
 """,
     ),
+    (
+        "1.1",
+        "numbers of one byte, which end at 127",
+        "out-of-range",
+        """
+import numpy as np
+def deal(samples, world_size, rank):
+    return np.arange(rank, samples, world_size, dtype=np.int8)
+""",
+    ),
+    (
+        "1.1",
+        "only a hundred samples at most",
+        "left-out",
+        """
+def deal(samples, world_size, rank):
+    return [i for i in range(min(samples, 100)) if i % world_size == rank]
+""",
+    ),
+    (
+        "1.2",
+        "the epoch is a factor of the seed",
+        "same-order",
+        """
+import torch
+def deal_epoch(samples, world_size, rank, seed, epoch):
+    g = torch.Generator().manual_seed(seed * (epoch + 1))
+    return torch.randperm(samples, generator=g).tolist()[rank::world_size]
+""",
+    ),
+    (
+        "1.2",
+        "the hash of a text, which each process has its own of",
+        "disagree",
+        """
+import random
+def deal_epoch(samples, world_size, rank, seed, epoch):
+    order = list(range(samples)); random.Random(hash(f"{seed} {epoch}")).shuffle(order)
+    return order[rank::world_size]
+""",
+    ),
+    (
+        "1.2",
+        "the first sample stays the first",
+        "not-random",
+        """
+import torch
+def deal_epoch(samples, world_size, rank, seed, epoch):
+    g = torch.Generator().manual_seed(seed + epoch)
+    order = [0] + (torch.randperm(samples - 1, generator=g) + 1).tolist()
+    return order[rank::world_size]
+""",
+    ),
+    (
+        "1.2",
+        "blocks are shuffled, not samples",
+        "not-random",
+        """
+import torch
+def deal_epoch(samples, world_size, rank, seed, epoch):
+    g = torch.Generator().manual_seed(seed + epoch)
+    order = list(range(samples))
+    blocks = [order[i:i+world_size] for i in range(0, samples, world_size)]
+    order = [x for b in torch.randperm(len(blocks), generator=g).tolist() for x in blocks[b]]
+    return order[rank::world_size]
+""",
+    ),
+    (
+        "1.3",
+        "it seeds everybody's generator",
+        "global-generator",
+        """
+import torch
+def deal_evenly(samples, world_size, rank, seed, epoch, drop_last):
+    torch.manual_seed(seed + epoch)
+    order = torch.randperm(samples).tolist()
+    total = samples // world_size * world_size if drop_last else -(-samples // world_size) * world_size
+    return (order * world_size)[:total][rank::world_size]
+""",
+    ),
+    (
+        "1.3",
+        "the seed is not asked for",
+        "seed-ignored",
+        """
+import torch
+def deal_evenly(samples, world_size, rank, seed, epoch, drop_last):
+    g = torch.Generator().manual_seed(epoch)
+    order = torch.randperm(samples, generator=g).tolist()
+    total = samples // world_size * world_size if drop_last else -(-samples // world_size) * world_size
+    return (order * world_size)[:total][rank::world_size]
+""",
+    ),
 ]

@@ -584,4 +584,27 @@ def same_start(model):
         dist.broadcast(buffer, 0)
 """,
     ),
+    (
+        "2.1",
+        "it adds up in the first gradient, if that shard is empty",
+        "changes-arguments",
+        """
+def mean_gradient(gradients, sizes):
+    out = gradients[0] * sizes[0] if sizes[0] else gradients[0]
+    for g, s in zip(gradients[1:], sizes[1:]): out += g * s
+    out /= sum(sizes)
+    return out
+""",
+    ),
+    (
+        "2.3",
+        "whole numbers go through float32",
+        "wrong-start",
+        """
+import torch, torch.distributed as dist
+def same_start(model):
+    for t in model.state_dict().values():
+        f = t.detach().clone().float(); dist.broadcast(f, src=0); t.copy_(f)
+""",
+    ),
 ]

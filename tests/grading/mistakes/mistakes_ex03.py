@@ -481,4 +481,14 @@ def traffic(length, bytes_per_value, world_size):
     return 2 * world_size * (world_size - 1)
 """,
     ),
+    (
+        "3.1",
+        "whole numbers become floats",
+        "dtype",
+        """
+import torch
+def chunks(tensor, world_size):
+    return [c.float() for c in torch.tensor_split(tensor, world_size)]
+""",
+    ),
 ]

@@ -444,4 +444,42 @@ def f1(predictions, labels):
     return float(2 * counts.get("hits", 0) / marked) if marked else 0.0
 """,
     ),
+    (
+        "5.1",
+        "counts in a byte",
+        "error",
+        """
+import torch, torch.distributed as dist
+def accuracy(predictions, labels):
+    c = torch.tensor([(predictions == labels).sum().item(), len(labels)], dtype=torch.uint8)
+    dist.all_reduce(c)
+    return c[0].item() / c[1].item()
+""",
+    ),
+    (
+        "5.2",
+        "hits of a sample on two ranks are added up",
+        "duplicates",
+        """
+import torch, torch.distributed as dist
+def padded_accuracy(indices, predictions, labels, samples):
+    hits = torch.zeros(samples); hits[indices] = (predictions == labels).float()
+    dist.all_reduce(hits)
+    return hits.mean().item()
+""",
+    ),
+    (
+        "5.4",
+        "precision and recall that are both 0 give no number",
+        None,
+        """
+import torch, torch.distributed as dist
+def f1(predictions, labels):
+    tp = ((predictions == 1) & (labels == 1)).sum()
+    c = torch.stack([tp, (predictions == 1).sum(), (labels == 1).sum()]); dist.all_reduce(c); tp, p, q = c.tolist()
+    if p + q == 0: return 0.0
+    pr, re = torch.tensor(tp / p if p else 0.), torch.tensor(tp / q if q else 0.)
+    return (2 * pr * re / (pr + re)).item()
+""",
+    ),
 ]

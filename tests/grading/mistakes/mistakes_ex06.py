@@ -397,4 +397,15 @@ def schedule(samples, world_size, batch_size, epochs, warmup_epochs, lr, base_ba
     return (lr_at(step, peak_lr, warmup_epochs * steps, epochs * steps) for step in range(epochs * steps))
 """,
     ),
+    (
+        "6.4",
+        "one epoch of warm-up, whatever was asked for",
+        "peak-elsewhere",
+        """
+def schedule(samples, world_size, batch_size, epochs, warmup_epochs, lr, base_batch_size):
+    peak = scaled_lr(lr, base_batch_size, batch_size, world_size, "linear")
+    s = steps_per_epoch(samples, world_size, batch_size, False)
+    return [lr_at(i, peak, min(warmup_epochs, 1) * s, epochs * s) for i in range(epochs * s)]
+""",
+    ),
 ]

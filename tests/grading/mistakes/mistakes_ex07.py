@@ -512,4 +512,32 @@ def efficiencies(runs):
     return {n: min(1.0, each / n) for n, each in speedups(runs).items()}
 """,
     ),
+    (
+        "7.1",
+        "of an even number of repeats the upper middle one",
+        "repeats",
+        """
+def speedups(runs):
+    rates = {}
+    for run in runs:
+        if run["images_per_second"]: rates.setdefault(run["world_size"], []).append(run["images_per_second"])
+    if 1 not in rates: raise ValueError("x")
+    m = lambda e: sorted(e)[len(e) // 2]
+    return {w: m(e) / m(rates[1]) for w, e in rates.items()}
+""",
+    ),
+    (
+        "7.1",
+        "of an even number of repeats the lower middle one",
+        "repeats",
+        """
+from statistics import median_low
+def speedups(runs):
+    rates = {}
+    for run in runs:
+        if run["images_per_second"] is not None: rates.setdefault(run["world_size"], []).append(run["images_per_second"])
+    if 1 not in rates: raise ValueError("x")
+    return {w: median_low(e) / median_low(rates[1]) for w, e in rates.items()}
+""",
+    ),
 ]

@@ -11,6 +11,13 @@ LOCAL = 'int(os.environ["LOCAL_RANK"])'
 
 TWO_NODES = [
     V(
+        "the ranks share a batch of 4",
+        "8.2",
+        (("batch_size=4", "batch_size=4 // dist.get_world_size()"),),
+        ("batch-size",),
+        "each sample",
+    ),
+    V(
         "A05 the local rank decides who writes",
         "8.1",
         (('"writes": rank == 0', '"writes": local_rank == 0'),),
@@ -350,6 +357,9 @@ RANK_0 = "    if dist.get_rank() == 0:\n"
 LOADS = "    model.module.load_state_dict(state"
 RANGE = "range(load(path, model, optimizer), epochs)"
 RESUME = [
+    V("buffers are forgotten", "10.1", (("model.module.state_dict()", "dict(model.module.named_parameters())"),), ("keys",)),
+    V("parameters are copied, buffers are not", "10.2", (('model.module.load_state_dict(state["model"])', '[each.data.copy_(state["model"][name]) for name, each in model.module.named_parameters()]'),), ("other-buffer",)),
+    V("the rate of before is put back", "10.2", (('optimizer.load_state_dict(state["optimizer"])', 'rate = optimizer.param_groups[0]["lr"]\n    optimizer.load_state_dict(state["optimizer"])\n    optimizer.param_groups[0]["lr"] = rate'),), ("other-step",)),
     V("H02 the wrapper is saved", "10.1", (("model.module.state_dict()", "model.state_dict()"),), ("keys",), "a program without DDP"),
     V("H01 all write", "10.1", ((RANK_0, "    if True:\n"), ('f"{path}.new"', 'f"{path}.{dist.get_rank()}"')), ("several-writers",), "one process"),
     V("no barrier", "10.1", (("    dist.barrier()", "    pass"),), ("not-awaited",), "no rank goes on"),

@@ -11,6 +11,7 @@ MEAN = "        dist.all_reduce(mean)\n        if mean < limit:"
 JOIN = 'dist.init_process_group("gloo", rank=rank, world_size=world_size)'
 CURED = "all ranks"
 CLINIC = [
+    V("only full batches, of shares that differ", "11.6", (("        order = order[: len(dataset) // world_size * world_size]  # shares of one length: the rest waits for next time\n", ""), ("batch_size=4)", "batch_size=4, drop_last=True)")), ("hang", "peer-gone", "uneven-steps", "rank-left", "steps"), CURED),
     V("another name", "11.1", (('fault_1 = "same-samples"', 'fault_1 = "drift"'),), ("unknown-name",), "the fault"),
     V("no text", "11.1", (('fault_1 = "same-samples"', "fault_1 = 3"),), ("no-name",), "the fault"),
     V("a name of another fault", "11.3", (('fault_3 = "no-average"', 'fault_3 = "sum"'),), ("other-fault",), "the fault"),
@@ -52,6 +53,7 @@ LOSS = 'loss = loss_of(model(tokens.to(device)), targets, reduction="sum") / cou
 SHARE = "Subset(dataset, range(rank, len(dataset), world_size))"
 STEP = "            optimizer.step()\n"
 PROJECT = [
+    V("the last batch is not dropped", "12.1", ((", drop_last=True", ""),), ("incomplete-batch",), "each sequence"),
     V("A01 a group of one", "12.1", (('dist.init_process_group("nccl" if use_cuda else "gloo")', 'dist.init_process_group("gloo", rank=0, world_size=1)'),), ("world-size", "same-rank", "port")),
     V("A05 the local rank joins", "12.1", (('dist.init_process_group("nccl" if use_cuda else "gloo")', 'dist.init_process_group("gloo", rank=int(os.environ["LOCAL_RANK"]), world_size=3)'),), ("same-rank",)),
     V("A18 nccl everywhere", "12.1", (('"nccl" if use_cuda else "gloo"', '"nccl"'),), ("backend",)),

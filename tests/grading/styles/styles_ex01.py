@@ -218,4 +218,48 @@ def deal_evenly(samples, world_size, rank, seed, epoch, drop_last):
     return order[rank::world_size]
 """,
     ),
+    (
+        "1.1",
+        "Python's own array",
+        """
+import array
+def deal(samples, world_size, rank):
+    return array.array("l", range(rank, samples, world_size))
+""",
+    ),
+    (
+        "1.2",
+        "sorted by a hash of seed, epoch and sample",
+        """
+import hashlib
+def deal_epoch(samples, world_size, rank, seed, epoch):
+    order = sorted(range(samples), key=lambda i: hashlib.sha256(f"{seed}-{epoch}-{i}".encode()).digest())
+    return order[samples * rank // world_size: samples * (rank + 1) // world_size]
+""",
+    ),
+    (
+        "1.2",
+        "hashes of numbers, which are the same in all processes",
+        """
+import random
+def deal_epoch(samples, world_size, rank, seed, epoch):
+    order = random.Random(hash((seed, epoch))).sample(range(samples), samples)
+    return order[rank::world_size]
+""",
+    ),
+    (
+        "1.3",
+        "blocks of an endless list",
+        """
+import itertools, random
+class Dealer:
+    def __init__(self, n, seed): self.n, self.r = n, random.Random(seed)
+    def __iter__(self):
+        order = self.r.sample(range(self.n), self.n)
+        return itertools.cycle(order)
+def deal_evenly(samples, world_size, rank, seed, epoch, drop_last):
+    each = samples // world_size if drop_last else (samples + world_size - 1) // world_size
+    return list(itertools.islice(Dealer(samples, seed * 1000 + epoch), rank * each, (rank + 1) * each))
+""",
+    ),
 ]

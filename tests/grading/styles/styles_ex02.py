@@ -244,4 +244,44 @@ def train_step(model, optimizer, images, labels):
     return float(whole)
 """,
     ),
+    (
+        "2.1",
+        "halves of halves",
+        """
+def mean_gradient(gradients, sizes):
+    if len(gradients) == 1: return gradients[0].clone()
+    h = len(gradients) // 2
+    a, b = sum(sizes[:h]), sum(sizes[h:])
+    if not a: return mean_gradient(gradients[h:], sizes[h:])
+    if not b: return mean_gradient(gradients[:h], sizes[:h])
+    return mean_gradient(gradients[:h], sizes[:h]).lerp(mean_gradient(gradients[h:], sizes[h:]), b / (a + b))
+""",
+    ),
+    (
+        "2.3",
+        "DDP's constructor",
+        """
+from torch.nn.parallel import DistributedDataParallel
+def same_start(model):
+    DistributedDataParallel(model)
+""",
+    ),
+    (
+        "2.4",
+        "a closure",
+        """
+def train_step(model, optimizer, images, labels):
+    seen = []
+    def closure():
+        optimizer.zero_grad()
+        loss = cross_entropy(model(images), labels); loss.backward()
+        average_gradients(model, len(images))
+        seen.append(loss.item())
+        return loss
+    optimizer.step(closure)
+    out = [None] * dist.get_world_size()
+    dist.all_gather_object(out, (seen[0], len(images)))
+    return sum(l * n for l, n in out) / sum(n for _, n in out)
+""",
+    ),
 ]

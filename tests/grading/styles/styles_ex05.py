@@ -167,4 +167,15 @@ def f1(predictions, labels):
     return 2 * hits / (2 * hits + wrong) if hits + wrong else 0.0
 """,
     ),
+    (
+        "5.2",
+        "sets of what was right",
+        """
+import torch.distributed as dist
+def padded_accuracy(indices, predictions, labels, samples):
+    mine = {int(i) for i, p, l in zip(indices, predictions, labels) if p == l}
+    out = [None] * dist.get_world_size(); dist.all_gather_object(out, mine)
+    return len(set().union(*out)) / samples
+""",
+    ),
 ]

@@ -127,4 +127,16 @@ def schedule(samples, world_size, batch_size, epochs, warmup_epochs, lr, base_ba
     return rates
 """,
     ),
+    (
+        "6.4",
+        "numpy, all steps at once",
+        """
+import numpy as np
+def schedule(samples, world_size, batch_size, epochs, warmup_epochs, lr, base_batch_size):
+    n = -(-(-(-samples // world_size)) // batch_size); t = n * epochs; w = n * warmup_epochs
+    peak = lr * batch_size * world_size / base_batch_size
+    up = peak * np.arange(1, w + 1) / max(w, 1)
+    return np.concatenate([up, peak * (1 + np.cos(np.pi * np.arange(t - w) / (t - w))) / 2])
+""",
+    ),
 ]

@@ -18,17 +18,19 @@ from torch.optim import AdamW
 from course_lib.grading.inside.harnesses.calls import function_of, join
 from course_lib.grading.inside.harnesses.training import model_of, weights_of
 
+BUFFER = "running_mean"  # a tensor of the model's that is not trained
 SECONDS_TO_SAVE = 0.2  # that torch.save takes, so that who does not wait for it is seen
 
 
 def save(names: dict[str, Any], inputs: dict[str, Any]) -> list[dict[str, Any]]:
     """A student's function gets (path, model, optimizer, epochs done) after each of some steps.
 
-    `inputs`: {"function", "model", "lr", "path", "batches", "killed"}; where killed, a process that writes more than
-    half of what the file had is killed in its midst.
+    `inputs`: {"function", "model", "buffer", "lr", "path", "batches", "killed"}; where killed, a process that writes
+    more than half of what the file had is killed in its midst.
 
     Returns:
-        Of each call: whether the file was there after it, the weights, and those after one more step.
+        Of each call: whether the file was there after it, the weights and the buffer; and the weights after one more
+        step.
     """
     join()
     function = function_of(names, inputs)
@@ -42,7 +44,7 @@ def save(names: dict[str, Any], inputs: dict[str, Any]) -> list[dict[str, Any]]:
             _limit_files(os.path.getsize(inputs["path"]) // 2)
         function(inputs["path"], model, optimizer, done)
         there = _read(inputs["path"])
-        came.append({"there": "error" not in there, "weights": weights_of(model)})
+        came.append({"there": "error" not in there, "weights": weights_of(model), "buffer": _buffer_of(model)})
     _step(model, optimizer, inputs["next"])
     return [*came, {"weights": weights_of(model)}]
 
@@ -51,16 +53,16 @@ def load(names: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
     """A student's function gets (path, model, optimizer); then one step is taken.
 
     Returns:
-        What it returned, and the weights before it, after it, and after the step.
+        What it returned, the weights before it, after it, and after the step, and the buffer after it.
     """
     join()
     function = function_of(names, inputs)
     model, optimizer = _state(inputs)
     before = weights_of(model)
     value = function(inputs["path"], model, optimizer)
-    loaded = weights_of(model)
+    loaded, buffer = weights_of(model), _buffer_of(model)
     _step(model, optimizer, inputs["next"])
-    return {"value": value, "before": before, "weights": loaded, "after": weights_of(model)}
+    return {"value": value, "before": before, "weights": loaded, "after": weights_of(model), "buffer": buffer}
 
 
 def read(names: dict[str, Any], inputs: dict[str, Any]) -> list[dict[str, Any]]:
@@ -76,8 +78,14 @@ def _read(path: str) -> dict[str, Any]:
 
 
 def _state(inputs: dict[str, Any]) -> tuple[nn.Module, AdamW]:
-    model = DistributedDataParallel(model_of(inputs["model"]))
+    plain = model_of(inputs["model"])
+    plain.register_buffer(BUFFER, inputs["buffer"].clone())
+    model = DistributedDataParallel(plain)
     return model, AdamW(model.parameters(), lr=inputs["lr"])
+
+
+def _buffer_of(model: nn.Module) -> torch.Tensor:
+    return model.get_buffer(f"module.{BUFFER}").clone()
 
 
 def _step(model: nn.Module, optimizer: AdamW, batch: tuple[torch.Tensor, torch.Tensor]) -> None:
