@@ -19,6 +19,7 @@ from course_lib.grading.laws.finding import Finding, listed, ranks
 from course_lib.grading.parts import Attempt
 
 NODES, PER_NODE = 2, 2
+PREPARING = 3  # ranks of a node, so that who counts on two is seen
 COUNT, BATCH_SIZE, EPOCHS = 37, 4, 2
 SAVED = "model.pt"
 ADDRESS = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"  # of the first node: not the one that all would guess
@@ -157,7 +158,7 @@ def _worked(seen: Evidence) -> Iterator[Finding]:
 
 def prepared(attempt: Attempt) -> Evidence:
     """What `prepare` does on two nodes with disks of their own; run when it is first asked for."""
-    group = Group(NODES * PER_NODE, "nodes:prepare", lambda rank: {"function": "prepare"}, NODES)
+    group = Group(NODES * PREPARING, "nodes:prepare", lambda rank: {"function": "prepare"}, NODES)
     return attempt.once("prepare", lambda: calling.run(attempt, group)[0])
 
 
@@ -167,7 +168,7 @@ def once_a_node(attempt: Attempt) -> Iterator[Finding]:
     yield from calling.finished(seen)
     calls: Counter[int] = Counter()
     for rank, answer in enumerate(calling.answers(seen)):
-        calls[rank // PER_NODE] += answer["calls"]
+        calls[rank // PREPARING] += answer["calls"]
     for node in range(NODES):
         if calls[node] == 0:
             yield Finding(

@@ -138,6 +138,12 @@ TWO_NODES = [
         ((f"    if {LOCAL}", f"    dist.barrier()\n    if {LOCAL}"), ("(folder)\n    dist.barrier()", "(folder)")),
         ("too-early",),
     ),
+    V(
+        "nodes of two ranks only",
+        "8.3",
+        ((f"if {LOCAL} == 0:", "if dist.get_rank() % 2 == 0:"),),
+        ("several-downloads",),
+    ),
     V("no barrier", "8.3", (("    dist.barrier()", "    pass"),), ("too-early",)),
     V(
         "G01 barrier for those that wait",

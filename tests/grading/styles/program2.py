@@ -37,7 +37,7 @@ TWO_NODES = [
     )),
     V("S18 drop the rest", "8.2", (("DistributedSampler(dataset)", "DistributedSampler(dataset, drop_last=True)"),)),
     V("written through another name", "8.2", (('torch.save(model.module.state_dict(), "model.pt")', 'torch.save(model.module.state_dict(), "model.tmp")\n        os.replace("model.tmp", "model.pt")'),)),
-    V("a group of each node", "8.3", (("    dist.barrier()", "    groups = [dist.new_group([0, 1]), dist.new_group([2, 3])]\n    dist.barrier(groups[int(os.environ[\"GROUP_RANK\"])])"),)),
+    V("a group of each node", "8.3", (("    dist.barrier()", "    size = int(os.environ[\"LOCAL_WORLD_SIZE\"])\n    groups = [dist.new_group(list(range(first, first + size))) for first in range(0, dist.get_world_size(), size)]\n    dist.barrier(groups[int(os.environ[\"GROUP_RANK\"])])"),)),
     V("told instead of waited for", "8.3", (("    dist.barrier()", "    dist.all_gather_object([None] * dist.get_world_size(), folder)"),)),
     V("a sum is a barrier too", "8.3", (("    dist.barrier()", "    import torch\n\n    dist.all_reduce(torch.zeros(1))"),)),
     V("a mark when all is done", "8.3", (("        download(folder)\n", '        download(folder)\n        open(folder + ".done", "w").close()\n'), ("    dist.barrier()", '    while not os.path.exists(folder + ".done"):\n        __import__("time").sleep(0.01)'))),
