@@ -241,7 +241,7 @@ MISTAKES = (
     Mistake("Z14 weights averaged, not gradients", (*PLAIN, ("            optimizer.step()\n", "            optimizer.step()\n            for parameter in model.parameters():\n                dist.all_reduce(parameter.data)\n                parameter.data /= world_size\n")), {"4.5": "other-update"}),
     Mistake("Z15 another rate on each rank", ((", lr=args.lr)", ", lr=args.lr * (1 + 0.1 * rank))"),), {"4.5": "drift"}),
     Mistake("Z16 seconds of the evaluation too", ((SPEED, ""), ("        speed = torch.tensor(len(sampler) / (time.perf_counter() - start), device=device)\n", ""), ("        if rank == 0:\n            results", "        speed = torch.tensor(len(sampler) / (time.perf_counter() - start), device=device)\n        dist.reduce(speed, dst=0)\n        if rank == 0:\n            results")), {"4.8": "local-speed speed-too-low"}),
-    Mistake("Z17 images of a node", ((SPEED, "        speed *= args.num_gpus\n"),), {"4.8": "speed-too-low"}),
+    Mistake("Z17 images of a node", ((SPEED, "        speed *= args.num_gpus\n"),), {"4.8": "speed-too-low local-speed"}),
     Mistake("Z18 accuracy of the training set", (("evaluate(model.module, val_set", "evaluate(model.module, train_set"),), {"4.9": "accuracy"}),
     Mistake("Z19 saved after the first epoch only", ((SAVE, "            if epoch == 0:\n    " + SAVE),), {"4.10": "other-weights"}),
     Mistake("Z20 an address of its own", (('os.environ.setdefault("MASTER_ADDR", "127.0.0.1")', 'os.environ["MASTER_ADDR"] = "127.0.0.1"'),), {"4.2": "address"}),
