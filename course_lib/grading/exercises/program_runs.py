@@ -64,16 +64,16 @@ class Setting:
 
 
 SETTINGS = {
-    "1": Setting(1, 9, copies=2, epochs=1),
-    "2": Setting(2, 25, mirrored={1: 1}),
-    "3": Setting(3, 13, optimizer="adamw", probes={"disturbances": SLOW}),
-    "2x2": Setting(2, 17, nodes=2, epochs=1, probes={"disturbances": SLOW}),
-    "gpus": Setting(2, 9, nodes=2, epochs=1, probes={"gpus": {"count": 2}}),
+    "1": Setting(1, images=9, copies=2, epochs=1),
+    "2": Setting(2, images=25, mirrored={1: 1}),
+    "3": Setting(3, images=13, optimizer="adamw", probes={"disturbances": SLOW}),
+    "2x2": Setting(2, images=17, nodes=2, epochs=1, probes={"disturbances": SLOW}),
+    "gpus": Setting(2, images=9, nodes=2, epochs=1, probes={"gpus": {"count": 2}}),
     "cold": Setting(
-        2, 17, nodes=2, epochs=1, unpacked=False, probes={"disturbances": SLOW, "files": {"slow": SLOW_WRITES}}
+        2, images=17, nodes=2, epochs=1, unpacked=False, probes={"disturbances": SLOW, "files": {"slow": SLOW_WRITES}}
     ),
-    "failing": Setting(2, 17, probes={"disturbances": {"fails": {"1": FAILS_IN_PASS}}}),
-    "nan": Setting(2, 25, epochs=1, probes={"disturbances": {"not_a_number": {"1": NAN_IN_PASS}}}),
+    "failing": Setting(2, images=17, probes={"disturbances": {"fails": {"1": FAILS_IN_PASS}}}),
+    "nan": Setting(2, images=25, epochs=1, probes={"disturbances": {"not_a_number": {"1": NAN_IN_PASS}}}),
 }
 WITHIN = {"2x2": "cold"}  # a program that keeps a law in the second run keeps it in the first, which need not be made
 
