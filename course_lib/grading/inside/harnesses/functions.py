@@ -6,7 +6,6 @@ import os
 import random
 import time
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from course_lib.grading.inside.harnesses.meeting import join
 from course_lib.grading.inside.probes import answers
 from course_lib.grading.inside.student import describe
 
@@ -39,7 +39,7 @@ def call(names: dict[str, Any], inputs: dict[str, Any]) -> None:
 def call_in_group(names: dict[str, Any], inputs: dict[str, Any]) -> None:
     """As `call`, on a rank of a gloo group; RANK, WORLD_SIZE and `inputs["meeting"]` say which. Ends at a failure."""
     prepare(inputs["seed"])
-    join(inputs["meeting"])
+    join(inputs["meeting"], SECONDS)
     for function, arguments in inputs["calls"]:
         answer = _call(names, function, arguments)
         answers.tell(answer)
@@ -53,13 +53,6 @@ def prepare(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
-
-
-def join(meeting: str) -> None:
-    """Make a group of the ranks that meet at this file."""
-    rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    timeout = timedelta(seconds=SECONDS)
-    dist.init_process_group("gloo", f"file://{Path(meeting).absolute()}", timeout, world_size=world_size, rank=rank)
 
 
 def together() -> bool:

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from course_lib.grading.inside.harnesses.functions import join, leave, prepare, together
+from course_lib.grading.inside.harnesses.functions import SECONDS, leave, prepare, together
+from course_lib.grading.inside.harnesses.meeting import join
 from course_lib.grading.inside.probes import answers
 from course_lib.grading.inside.student import describe
 
@@ -25,7 +26,7 @@ def call_in_group(names: dict[str, Any], inputs: dict[str, Any]) -> None:
     names of those "trained", of the objects that the model had before, since an optimizer would have these.
     """
     prepare(inputs["seed"])
-    join(inputs["meeting"])
+    join(inputs["meeting"], SECONDS)
     for function, (specification, *rest) in inputs["calls"]:
         model = _model(specification)
         parameters, buffers = dict(model.named_parameters()), dict(model.named_buffers())
@@ -51,7 +52,7 @@ def train_in_group(names: dict[str, Any], inputs: dict[str, Any]) -> None:
     Tells of each call {"value": [what each step returned], "weights": [[tensor, …] after each step]}, or an error.
     """
     prepare(inputs["seed"])
-    join(inputs["meeting"])
+    join(inputs["meeting"], SECONDS)
     for function, (training,) in inputs["calls"]:
         model = perceptron(training["sizes"], training["weights"])
         optimizer = OPTIMIZERS[training["optimizer"]](model.parameters(), lr=training["lr"])
