@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +15,13 @@ from course_lib.grading.sandbox import Process, Program, Sandbox
 from course_lib.grading.submission import Submission
 
 EXERCISE = catalog.exercise("04_one_gpu_to_many")
+SECONDS_BUSY = 8
+LAST_IN_LINE = b"""import contextlib, os, time
+os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+with contextlib.suppress(OSError):
+    open("/proc/self/autogroup", "w").write("19")  # where each session has its own share of the processors
+while time.process_time() < 0.3: sum(range(100_000))
+"""
 NESTED = """
 import multiprocessing
 
@@ -44,6 +54,19 @@ def test_that_all_wait_for_ever_is_seen_long_before_the_time_is_over(sandbox: Sa
 def test_one_that_works_in_silence_does_not_wait(sandbox: Sandbox) -> None:
     work = b"import time\nbegan = time.process_time()\nwhile time.process_time() < began + 5: sum(range(100_000))"
     assert sandbox.run([Program(path="work.py")], {"work.py": work}, seconds=200.0).why == "ended"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has processes that others keep from running")
+def test_one_that_waits_for_a_processor_does_not_wait_for_ever(sandbox: Sandbox) -> None:
+    sandbox.ready()
+    loop = f"import time\nend = time.time() + {SECONDS_BUSY}\nwhile time.time() < end: pass"
+    others = [
+        subprocess.Popen([sys.executable, "-c", loop], start_new_session=True) for _ in range(4 * (os.cpu_count() or 1))
+    ]
+    record = sandbox.run([Program(path="last.py")], {"last.py": LAST_IN_LINE}, seconds=200.0)
+    assert (record.why, record.seconds > SECONDS_BUSY / 2) == ("ended", True)
+    for other in others:
+        other.wait()
 
 
 def test_programs_with_folders_of_their_own_do_not_see_each_others_files(sandbox: Sandbox) -> None:

@@ -39,7 +39,9 @@ class Limits:
             self._quiet, self._heard, self._used = 0, told, used
         self._quiet += 1
         late = now - self._began > self._seconds or used > self._cpu_seconds + started * CPU_SECONDS_TO_LOAD
-        return "time" if late or self._quiet > QUIET_TICKS else ""
+        # On a machine with too much to do, a process that does nothing may be waiting for its turn.
+        waiting = self._quiet > QUIET_TICKS and not processes.any_wants_to_run(below)
+        return "time" if late or waiting else ""
 
     def _is_too_large(self, below: list[psutil.Process], now: float) -> bool:
         """Whether they have too much memory: a coarse look at each time, and a closer one now and then."""

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 import psutil
 
@@ -52,6 +53,17 @@ def cpu_seconds(processes: list[psutil.Process]) -> float:
             times = process.cpu_times()
             total += times.user + times.system + times.children_user + times.children_system
     return total
+
+
+def any_wants_to_run(processes: list[psutil.Process]) -> bool:
+    """Whether a thread of these processes runs, or would if there were a processor or a disk for it (on Linux)."""
+    for process in processes:
+        for thread in Path(f"/proc/{process.pid}/task").glob("*/stat"):
+            with contextlib.suppress(OSError):  # it has ended
+                state = thread.read_text(errors="replace").rpartition(") ")[2][:1]  # see proc_pid_stat(5)
+                if state in ("R", "D"):
+                    return True
+    return False
 
 
 def proportional_bytes(processes: list[psutil.Process]) -> int:
