@@ -365,10 +365,10 @@ def test_the_thread_shows_what_comes_and_ends_with_its_panel(tmp_path, make_run)
     assert eventually(lambda: ">1 run<" in html_of(panel))
     again = ScalingLab(tmp_path / "runs")
     assert "opened again" in html_of(panel)
-    assert [thread.panel for thread in threading.enumerate() if isinstance(thread, Pump)] == [again]
+    assert eventually(lambda: [thread.panel for thread in threading.enumerate() if isinstance(thread, Pump)] == [again])
     again.retire()
     again.close()
-    assert not any(isinstance(thread, Pump) for thread in threading.enumerate())
+    assert eventually(lambda: not any(isinstance(thread, Pump) for thread in threading.enumerate()))
     panel.close()
 
 
