@@ -6,8 +6,8 @@ STAMP := $(VENV)/.installed
 SCRIPTS := $(wildcard notebooks/*.py)
 NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 SOLUTIONS := $(wildcard solutions/*.py)
-# Tests that may run beside others, and mostly wait; the rest measure, or look at the machine's processes.
-SIDE_BY_SIDE := tests/grading tests/lab tests/scaling tests/training
+# Tests that may run beside others, and mostly wait; the rest are lessons, and browsers with people's patience.
+ONE_BY_ONE := tests/browser tests/notebooks
 INSTALL = $(VENV)/bin/python -m pip install --constraint requirements.lock
 
 # Students' Lab, in .venv only: without the teacher's nbgrader menu, and without the question about Jupyter's news.
@@ -44,8 +44,8 @@ lab: setup  ## open JupyterLab on the first lesson
 	    $(if $(filter 0,$(shell id -u)),--allow-root)  # Jupyter asks for this when it is root
 
 test: setup  ## run all tests, and every cell of the lessons
-	$(RUN) pytest --numprocesses=3 --dist=worksteal $(SIDE_BY_SIDE)
-	$(RUN) pytest tests $(addprefix --ignore=,$(SIDE_BY_SIDE)) $(if $(NOTEBOOKS),--nbval-lax --nbval-current-env --nbval-cell-timeout=300 $(NOTEBOOKS))
+	$(RUN) pytest --numprocesses=3 --dist=worksteal tests $(addprefix --ignore=,$(ONE_BY_ONE))
+	$(RUN) pytest $(ONE_BY_ONE) $(if $(NOTEBOOKS),--nbval-lax --nbval-current-env --nbval-cell-timeout=300 $(NOTEBOOKS))
 
 check: setup  ## lint, formatting, types, who imports whom, and files that must agree
 	$(RUN) ruff check

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -18,35 +16,28 @@ from course_lib.runs.machine import NOT_ALONE, NOT_KNOWN
 pytestmark = pytest.mark.usefixtures("no_process_left")
 
 
-@pytest.fixture
-def shared(tmp_path, monkeypatch):
-    """Where the locks of this test's runs are; not there yet."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    return tmp_path / f"ddp-course-runs-{os.getuid()}"
-
-
 def caveats(run):
     path = run.folder.caveats
     return json.loads(path.read_text())["speed_caveats"] if path.exists() else []
 
 
-def test_a_run_alone_has_no_caveat_and_leaves_no_lock(quick, shared):
+def test_a_run_alone_has_no_caveat_and_leaves_no_lock(quick, locks):
     run = launch(student.prints, quick)
     run.wait(60)
     assert caveats(run) == []
-    assert list(shared.iterdir()) == []
+    assert list(locks.iterdir()) == []
 
 
-def test_both_runs_that_go_on_at_once_say_so(quick, shared):
+def test_both_runs_that_go_on_at_once_say_so(quick, locks):
     first = launch(student.never_returns, quick)
     second = launch(student.prints, quick)
     second.wait(60)
     first.stop()
     assert caveats(first) == caveats(second) == [NOT_ALONE]
-    assert list(shared.iterdir()) == []
+    assert list(locks.iterdir()) == []
 
 
-def test_runs_that_do_not_overlap_say_nothing_of_each_other(quick, shared):
+def test_runs_that_do_not_overlap_say_nothing_of_each_other(quick, locks):
     first = launch(student.rank_one_leaves_early, quick.with_(num_gpus=2))
     launch(student.sum_of_ranks, quick).wait(60)
     first.wait(60)
@@ -56,11 +47,11 @@ def test_runs_that_do_not_overlap_say_nothing_of_each_other(quick, shared):
 
 
 @pytest.mark.parametrize("obstacle", ["file", "locks"])
-def test_what_stands_in_the_place_of_the_locks_is_a_caveat_and_no_failure(quick, shared, obstacle):
+def test_what_stands_in_the_place_of_the_locks_is_a_caveat_and_no_failure(quick, locks, obstacle):
     if obstacle == "file":
-        shared.touch()
+        locks.touch()
     else:
-        (shared / "x.lock").mkdir(parents=True)
+        (locks / "x.lock").mkdir(parents=True)
     run = launch(student.prints, quick)
     run.wait(60)
     assert caveats(run) == [NOT_KNOWN]

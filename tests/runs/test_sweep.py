@@ -145,7 +145,7 @@ def test_what_cannot_be_run_here_is_refused_before_anything_starts(tmp_path, bas
     assert not (tmp_path / "sweep").exists()
 
 
-def test_a_sweep_is_made_and_not_made_again(tmp_path, no_process_left):
+def test_a_sweep_is_made_and_not_made_again(tmp_path, locks, no_process_left):
     sweep, out, told = Sweep(BASE, num_gpus=(1, 2), repeats=3), tmp_path / "sweep", []
     table = run_sweep(ddp.train, sweep, out, told.append)
     assert sorted(table["run"]) == sorted(planned.name for planned in sweep.plan(""))
@@ -175,7 +175,7 @@ def check_progress(told: list[Progress], total: int) -> None:
     assert all(each.seconds_left is not None for each in told if each.done)
 
 
-def test_a_run_that_fails_stops_no_other_and_is_tried_again_beside(tmp_path, no_process_left):
+def test_a_run_that_fails_stops_no_other_and_is_tried_again_beside(tmp_path, locks, no_process_left):
     cured = str(tmp_path / "cured")
 
     def train(config, worker):
