@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from course_lib.grading import samples
-from course_lib.grading.evidence import Evidence
+from course_lib.grading.evidence import Evidence, Rank, Round
 from course_lib.grading.laws.finding import Finding, counted, counted_were, listed, ranks
 
 Ledger = dict[int, list[list[int | None]]]  # of each rank, for each epoch, the samples in their order
@@ -17,14 +17,21 @@ def ledger(evidence: Evidence, epochs: int) -> Ledger:
     """Which samples each rank read in each epoch: its steps are divided into so many equal parts."""
     found: Ledger = {}
     for number, rank in evidence.ranks.items():
-        per_epoch = -(-len(rank.rounds) // epochs)
-        parts = [rank.rounds[epoch * per_epoch : (epoch + 1) * per_epoch] for epoch in range(epochs)]
+        parts = [_rounds(rank, epoch, epochs) for epoch in range(epochs)]
         found[number] = [[sample for each in part for sample in samples.ids(each.rows)] for part in parts]
     return found
 
 
+def _rounds(rank: Rank, epoch: int, epochs: int) -> list[Round]:
+    per_epoch = -(-len(rank.rounds) // epochs)
+    return rank.rounds[epoch * per_epoch : (epoch + 1) * per_epoch]
+
+
 def dealt(evidence: Evidence, epochs: int, count: int, global_batch_size: int) -> Iterator[Finding]:
-    """All `count` samples are read once an epoch, by any rank; the last may be dropped, or some read again to fill."""
+    """All `count` samples are read once an epoch, by any rank; the last may be dropped, or some read again to fill.
+
+    Those may be dropped by which the number of ranks does not divide the samples, or batches that are not full.
+    """
     read = ledger(evidence, epochs)
     world_size = len(read)
     for epoch in range(epochs):
@@ -36,12 +43,15 @@ def dealt(evidence: Evidence, epochs: int, count: int, global_batch_size: int) -
                 "Only some workers got work. Does each of them have a data set and a share of it?",
             )
             return
-        if shared := next(_shared(parts, count), None):
-            yield shared_finding(shared, epoch, count)
-            return
         times = Counter(sample for part in parts.values() for sample in part)
         missing = [sample for sample in range(count) if sample not in times]
         again = sum(times.values()) - len(times)
+        # Some may be read again to fill the ranks' shares, or to fill batches where none is left out.
+        too_few = len(missing) >= (global_batch_size if _only_full(evidence, epoch, epochs) else world_size)
+        too_often = again >= (world_size if missing else max(world_size, global_batch_size))
+        if (too_few or too_often) and (shared := next(_shared(parts, count), None)):
+            yield shared_finding(shared, epoch, count)
+            return
         if unknown := times[None]:
             yield Finding(
                 "unknown-samples",
@@ -49,15 +59,14 @@ def dealt(evidence: Evidence, epochs: int, count: int, global_batch_size: int) -
                 "What happens to an image between the file and the model?",
             )
             return
-        if len(missing) >= global_batch_size:
+        if len(missing) >= global_batch_size or (too_few and not too_often):
             yield Finding(
                 "samples-missing",
                 f"In epoch {epoch}, {counted_were(len(missing), 'sample')} read by no rank, of {count}.",
                 "The shares do not add up to the whole. Is the data divided once, or was a share divided again?",
             )
             return
-        # Some may be read again to fill the ranks' shares, or to fill batches where none is left out.
-        if again >= (world_size if missing else max(world_size, global_batch_size)):
+        if too_often:
             yield Finding(
                 "samples-twice",
                 f"In epoch {epoch}, {counted_were(again, 'sample')} read by a second rank or again, "
@@ -65,6 +74,13 @@ def dealt(evidence: Evidence, epochs: int, count: int, global_batch_size: int) -
                 "All ranks must agree on how the samples are dealt in this epoch. What do they need to have in common?",
             )
             return
+
+
+def _only_full(evidence: Evidence, epoch: int, epochs: int) -> bool:
+    """Whether ranks take full batches only, but for one of them in the end: then a batch may be left out by each."""
+    steps = [each for rank in evidence.ranks.values() for each in _rounds(rank, epoch, epochs)]
+    sizes = [len(each.rows) for each in steps]
+    return sum(size < max(sizes) for size in sizes) <= 1
 
 
 def apart(evidence: Evidence) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 
 import torch
@@ -99,7 +100,7 @@ class Replay:
         found: list[torch.Tensor] = []
         self._states = []
         for way in ways:
-            self._optimizer.load_state_dict(self._state)
+            self._optimizer.load_state_dict(deepcopy(self._state))  # a step changes the tensors in it
             vector_to_parameters(weights.clone(), self._model.parameters())
             self._optimizer.zero_grad()
             for inputs, targets in way:
