@@ -7,24 +7,25 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from course_lib.grading import samples
-from course_lib.grading.evidence import Evidence, Rank, Round
+from course_lib.grading.evidence import Evidence
 from course_lib.grading.laws.finding import Finding, counted, counted_were, listed, ranks
 
 Ledger = dict[int, list[list[int | None]]]  # of each rank, for each epoch, the samples in their order
 
 
 def ledger(evidence: Evidence, epochs: int) -> Ledger:
-    """Which samples each rank read in each epoch: its steps are divided into so many equal parts."""
+    """Which samples each rank read in each epoch: its passes are divided into so many equal parts."""
     found: Ledger = {}
     for number, rank in evidence.ranks.items():
-        parts = [_rounds(rank, epoch, epochs) for epoch in range(epochs)]
-        found[number] = [[sample for each in part for sample in samples.ids(each.rows)] for part in parts]
+        parts = [rank.passes[_of_epoch(len(rank.passes), epoch, epochs)] for epoch in range(epochs)]
+        found[number] = [[sample for each in part for sample in samples.ids(each["rows"])] for part in parts]
     return found
 
 
-def _rounds(rank: Rank, epoch: int, epochs: int) -> list[Round]:
-    per_epoch = -(-len(rank.rounds) // epochs)
-    return rank.rounds[epoch * per_epoch : (epoch + 1) * per_epoch]
+def _of_epoch(count: int, epoch: int, epochs: int) -> slice:
+    """The part of so many passes or steps that belongs to an epoch."""
+    per_epoch = -(-count // epochs)
+    return slice(epoch * per_epoch, (epoch + 1) * per_epoch)
 
 
 def dealt(evidence: Evidence, epochs: int, count: int, global_batch_size: int) -> Iterator[Finding]:
@@ -32,6 +33,28 @@ def dealt(evidence: Evidence, epochs: int, count: int, global_batch_size: int) -
 
     Those may be dropped by which the number of ranks does not divide the samples, or batches that are not full.
     """
+    found = next(_dealt(evidence, epochs, count, global_batch_size), None)
+    if found is None:
+        return
+    read = sum(len(event["rows"]) for rank in evidence.ranks.values() for event in rank.passes)
+    others = round(read / count)
+    if others not in (0, epochs) and _all_read(evidence, others, count):
+        yield Finding(
+            "number-of-epochs",
+            f"{counted(epochs, 'epoch')} were asked for, and each sample was read in {others}.",
+            "Which of the program's arguments says how often it goes through the images?",
+        )
+        return
+    yield found
+
+
+def _all_read(evidence: Evidence, epochs: int, count: int) -> bool:
+    """Whether the ranks together read all samples in each of so many epochs."""
+    read = ledger(evidence, epochs).values()
+    return all(set().union(*(each[epoch] for each in read)) >= {*range(count)} for epoch in range(epochs))
+
+
+def _dealt(evidence: Evidence, epochs: int, count: int, global_batch_size: int) -> Iterator[Finding]:
     read = ledger(evidence, epochs)
     world_size = len(read)
     for epoch in range(epochs):
@@ -47,7 +70,8 @@ def dealt(evidence: Evidence, epochs: int, count: int, global_batch_size: int) -
         missing = [sample for sample in range(count) if sample not in times]
         again = sum(times.values()) - len(times)
         # Some may be read again to fill the ranks' shares, or to fill batches where none is left out.
-        too_few = len(missing) >= (global_batch_size if _only_full(evidence, epoch, epochs) else world_size)
+        only_full = _only_full(evidence, epoch, epochs, global_batch_size // world_size)
+        too_few = len(missing) >= (global_batch_size if only_full else world_size)
         too_often = again >= (world_size if missing else max(world_size, global_batch_size))
         if (too_few or too_often) and (shared := next(_shared(parts, count), None)):
             yield shared_finding(shared, epoch, count)
@@ -76,11 +100,11 @@ def dealt(evidence: Evidence, epochs: int, count: int, global_batch_size: int) -
             return
 
 
-def _only_full(evidence: Evidence, epoch: int, epochs: int) -> bool:
-    """Whether ranks take full batches only, but for one of them in the end: then a batch may be left out by each."""
-    steps = [each for rank in evidence.ranks.values() for each in _rounds(rank, epoch, epochs)]
-    sizes = [len(each.rows) for each in steps]
-    return sum(size < max(sizes) for size in sizes) <= 1
+def _only_full(evidence: Evidence, epoch: int, epochs: int, batch_size: int) -> bool:
+    """Whether ranks take full batches only, but for one rank at the end: who leaves out the last batch does."""
+    rounds = [rank.rounds[_of_epoch(len(rank.rounds), epoch, epochs)] for rank in evidence.ranks.values()]
+    sizes = [len(step.rows) for each in rounds for step in each]
+    return sum(size < max(batch_size, *sizes) for size in sizes) <= 1
 
 
 def apart(evidence: Evidence) -> Iterator[Finding]:
@@ -148,7 +172,9 @@ def batches(evidence: Evidence, batch_size: int) -> Iterator[Finding]:
     """Each rank takes `batch_size` samples a step, but for the last steps of an epoch."""
     for number, rank in evidence.ranks.items():
         sizes = Counter(len(each.rows) for each in rank.rounds)
-        if sizes and (most := max(sizes)) != batch_size:
+        if sum(size * times for size, times in sizes.items()) < batch_size:
+            continue  # its share is no full batch
+        if (most := max(sizes, key=lambda size: (sizes[size], size))) != batch_size:
             yield Finding(
                 "batch-size",
                 f"Rank {number} took {counted(most, 'sample')} a step; the batch size of one GPU is {batch_size}.",

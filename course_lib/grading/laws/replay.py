@@ -13,6 +13,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from course_lib.grading import samples
 from course_lib.grading.evidence import Round
+from course_lib.grading.laws.finding import listed
 
 NEAR = 0.005  # of an update: a prediction that is further off is another one; gradients sent as float16 come to 7e-4
 NEAR_ADAPTIVE = 0.03  # by an optimizer that divides by the gradients' size: rounding of small ones becomes large
@@ -115,6 +116,13 @@ class Replay:
             self._states.append(self._optimizer.state_dict())
         self._found = found
         return found
+
+    def unchanged(self, update: torch.Tensor, right: torch.Tensor) -> str:
+        """The parameters that an update leaves as they are and the right one does not, in words; empty if none."""
+        named = dict(self._model.named_parameters())
+        parts = [each.split([parameter.numel() for parameter in named.values()]) for each in (update, right)]
+        still = [name for name, *each in zip(named, *parts, strict=True) if not each[0].any() and each[1].any()]
+        return "any weights" if len(still) == len(named) > 1 else listed(still, 3)
 
     def take(self, weights: torch.Tensor, update: torch.Tensor) -> None:
         """Go on from the one of the updates that was seen."""
