@@ -52,8 +52,9 @@ class Rank:
 
     @cached_property
     def rounds(self) -> list[Round]:
-        """Its steps of training, in order."""
+        """Its steps of training, in order; each pass is one where it never changes its weights itself."""
         rounds: list[Round] = []
+        idle = not self.process.of("step") and len({event["mark"] for event in self.passes}) == 1
         stepped = False
         passes = 0
         for event in self.process.events:
@@ -65,7 +66,7 @@ class Rank:
                 rounds[-1].gradient, rounds[-1].lr, rounds[-1].end = event["gradient"], event["lr"], event["at"]
                 stepped = True  # even where the gradient was zero, and the weights are the same
             elif event["kind"] == "forward" and event["training"]:
-                if stepped or not rounds or rounds[-1].mark != event["mark"]:
+                if idle or stepped or not rounds or rounds[-1].mark != event["mark"]:
                     weights = self.weights(event)
                     rounds.append(
                         Round(event["mark"], weights, passes_before=passes, begin=event["at"], end=event["at"])
@@ -74,6 +75,11 @@ class Rank:
                 passes += 1
                 stepped = False
         return rounds
+
+    @cached_property
+    def passes(self) -> list[dict[str, Any]]:
+        """Its passes of training, in order."""
+        return [event for event in self.process.of("forward") if event["training"]]
 
     @cached_property
     def evaluations(self) -> list[list[dict[str, Any]]]:
@@ -89,6 +95,14 @@ class Rank:
     def _weights(self) -> dict[str, torch.Tensor | None]:
         """By their marks: they are told where they change."""
         return {event["mark"]: event["weights"] for event in self.process.of("forward") if "weights" in event}
+
+    @property
+    def last_weights(self) -> torch.Tensor | None:
+        """Those that it evaluated after its last step; None where it evaluated none, or some from before that step."""
+        last = self.process.of("forward")[-1]
+        before = {event["mark"] for event in self.passes}
+        stale = len(before) > 1 and last["mark"] in before - {self.passes[-1]["mark"]}
+        return None if last["training"] or stale else self.weights(last)
 
     @property
     def collectives(self) -> list[dict[str, Any]]:

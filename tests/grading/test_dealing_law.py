@@ -92,3 +92,34 @@ def test_an_order_that_comes_again_is_not_reshuffled(size: tuple[int, int, int, 
 
     seen = evidence(deal, world_size, batch_size)
     assert [finding.fault for finding in reshuffled(seen, EPOCHS)] == ["not-reshuffled"]
+
+
+@given(sizes)
+def test_only_who_takes_full_batches_may_leave_out_a_batch(size: tuple[int, int, int, int]) -> None:
+    count, world_size, batch_size, seed = size
+    share = count // world_size
+    full = share // batch_size * batch_size
+
+    def order(epoch: int, rank: int) -> list[int]:
+        order = torch.randperm(count, generator=torch.Generator().manual_seed(seed + epoch)).tolist()
+        return order[rank * share : (rank + 1) * share]
+
+    seen = evidence(lambda epoch, rank: order(epoch, rank)[:full], world_size, batch_size)
+    assert list(dealt(seen, EPOCHS, count, batch_size * world_size)) == []
+    seen = evidence(lambda epoch, rank: order(epoch, rank)[: full - 1], world_size, batch_size)
+    if batch_size > 1 and world_size > 1:
+        assert [finding.fault for finding in dealt(seen, EPOCHS, count, batch_size * world_size)] == ["samples-missing"]
+
+
+@given(sizes)
+def test_batches_may_come_again_so_that_all_ranks_have_as_many(size: tuple[int, int, int, int]) -> None:
+    count, world_size, batch_size, seed = size
+
+    def deal(epoch: int, rank: int) -> list[int]:
+        order = torch.randperm(count, generator=torch.Generator().manual_seed(seed + epoch))
+        batches = [*order.split(batch_size)]
+        batches += batches[: -len(batches) % world_size]
+        return torch.cat(batches[rank::world_size]).tolist()
+
+    seen = evidence(deal, world_size, batch_size)
+    assert list(dealt(seen, EPOCHS, count, batch_size * world_size)) == []

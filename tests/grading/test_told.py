@@ -123,7 +123,9 @@ def test_no_law_stumbles_over_events(processes, why):
             learning.in_step(evidence),
             learning.as_one_process(evidence, REFERENCE),
         ]
-        reporting.weights_after(evidence, 2)
+        for rank in evidence.ranks.values():
+            reporting.weights_after(rank, 2)
+        reporting.evaluated_by(evidence, 2)
         laws.append(reporting.speed(evidence, [1.0, 2.0]))
     for law in laws:
         for finding in law:

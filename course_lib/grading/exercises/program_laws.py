@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 
-from course_lib.grading.evidence import Rank
+from course_lib.grading.evidence import Evidence, Rank
 from course_lib.grading.exercises.program_runs import (
     BATCH_SIZE,
     FAILS_IN_PASS,
@@ -22,6 +22,7 @@ from course_lib.grading.laws.finding import Finding, listed, ranks
 from course_lib.grading.parts import Attempt
 
 Law = Callable[[Run], Iterable[Finding]]
+ABOUT_DEVICES = ("device-index", "device-ids", "no-gpu")  # faults: what else ends a program is told by other checks
 
 
 def holds(law: Law, *names: str) -> Callable[[Attempt], Iterator[Finding]]:
@@ -56,8 +57,13 @@ def group(seen: Run) -> Iterator[Finding]:
     """The processes are one group."""
     yield from starting.started(seen.evidence, seen.setting.world_size)
     yield from starting.joined(seen.evidence, seen.setting.world_size)
-    if not seen.evidence.trained:
+    if _together(seen.evidence) < seen.setting.world_size:
         yield from starting.ended(seen.evidence)
+
+
+def _together(evidence: Evidence) -> int:
+    """How many ranks got into a group, or train without one."""
+    return sum(rank.group is not None or bool(rank.rounds) for rank in evidence.ranks.values())
 
 
 def nodes(seen: Run) -> Iterator[Finding]:
@@ -70,7 +76,7 @@ def copies(seen: Run) -> Iterator[Finding]:
     """Programs that know nothing of each other do not get in each other's way."""
     yield from group(seen)
     for evidence in seen.copies:
-        if len(evidence.trained) < seen.setting.world_size:
+        if _together(evidence) < seen.setting.world_size:
             for finding in starting.ended(evidence):
                 yield replace(finding, seen=f"Two copies ran at once, with a port for each. {finding.seen}")
 
@@ -78,11 +84,13 @@ def copies(seen: Run) -> Iterator[Finding]:
 def devices(seen: Run) -> Iterator[Finding]:
     """Each rank of a node puts all that it has on a GPU of its own."""
     yield from group(seen)
-    yield from starting.ended(seen.evidence)
+    failure = next(iter(starting.ended(seen.evidence)), None)
+    if failure is not None and failure.fault in ABOUT_DEVICES:
+        yield failure
     used = {number: _devices(rank) for number, rank in seen.evidence.ranks.items()}
     for number, each in used.items():
         if not each:
-            yield Finding(
+            yield failure or Finding(
                 "no-device",
                 f"Each node had {seen.setting.ranks} GPUs, and rank {number} put nothing on one.",
                 "Where does the model live, and where the images?",
@@ -128,6 +136,8 @@ def reshuffled(seen: Run) -> Iterator[Finding]:
 def in_step(seen: Run) -> Iterator[Finding]:
     """All ranks have the same weights, from the first step on."""
     yield from trained(seen)
+    if min(len(rank.rounds) for rank in seen.evidence.ranks.values()) < 2:  # no step to judge was taken
+        yield from starting.ended(seen.evidence)
     yield from learning.same_start(seen.evidence)
     yield from dealing.apart(seen.evidence)
     yield from learning.in_step(seen.evidence, seen.setting.mirrored)
@@ -197,16 +207,22 @@ def ends_together(seen: Run) -> Iterator[Finding]:
             )
 
 
-def not_a_number(seen: Run) -> Iterator[Finding]:
-    """When a rank meets a NaN, all end, or all go on with the same weights."""
+def not_a_number(attempt: Attempt) -> Iterator[Finding]:
+    """When a rank meets a NaN, all end, or all go on with the same weights; only what is found first is told."""
+    yield from islice(_not_a_number(run(attempt, "nan"), run(attempt, "2")), 1)
+
+
+def _not_a_number(seen: Run, undisturbed: Run) -> Iterator[Finding]:
     yield from trained(seen)
     yield from _disturbed(seen, NAN_IN_PASS)
+    anyway = next(chain(learning.same_start(undisturbed.evidence), learning.in_step(undisturbed.evidence)), None)
     found: Iterable[Finding] = ()
     if seen.evidence.record.why == "time":
         found = starting.ended(seen.evidence)
-    elif not seen.evidence.errors:
-        found = chain(learning.in_step(seen.evidence), complete(seen))
+    elif not seen.evidence.errors:  # who parts without a NaN is told so elsewhere
+        found = chain(() if anyway else learning.in_step_at_each_pass(seen.evidence), complete(seen))
     for finding in found:
+        yield from islice(complete(undisturbed), 1)  # this has nothing to do with a NaN
         yield replace(
             finding,
             seen=f"The images of rank 1 were made NaN in its step {NAN_IN_PASS}. {finding.seen}",

@@ -41,9 +41,10 @@ class Setting:
     Fields:
         ranks: of each node, or of each copy.
         images: to train on. No number of ranks divides them, and who does not repeat any has a batch less on some.
-        copies: programs that know nothing of each other, at the same time; the first has no address given.
+        copies: programs that know nothing of each other, at the same time.
         mirrored: for a rank, the pass of training in which its images are given backwards (see
             inside/probes/training.py), so that it has images which no other knows of.
+        addressed: whether it is told where its processes meet; of copies the first is not told.
         unpacked: whether the images are there as they are after `prepare`; otherwise the program has to unpack them.
     """
 
@@ -53,6 +54,7 @@ class Setting:
     copies: int = 1
     optimizer: str = "sgd"
     epochs: int = 2
+    addressed: bool = True
     unpacked: bool = True
     mirrored: Mapping[int, int] = field(default_factory=dict)
     probes: Probes = field(default_factory=dict)
@@ -72,7 +74,7 @@ SETTINGS = {
     "cold": Setting(
         2, images=17, nodes=2, epochs=1, unpacked=False, probes={"disturbances": SLOW, "files": {"slow": SLOW_WRITES}}
     ),
-    "failing": Setting(2, images=17, probes={"disturbances": {"fails": {"1": FAILS_IN_PASS}}}),
+    "failing": Setting(2, images=17, addressed=False, probes={"disturbances": {"fails": {"1": FAILS_IN_PASS}}}),
     "nan": Setting(2, images=25, epochs=1, probes={"disturbances": {"not_a_number": {"1": NAN_IN_PASS}}}),
 }
 WITHIN = {"2x2": "cold"}  # a program that keeps a law in the second run keeps it in the first, which need not be made
@@ -154,7 +156,8 @@ def _run(attempt: Attempt, setting: Setting) -> Run:
 
 
 def _address(setting: Setting, place: int, host: str, port: int, isolated: bool) -> dict[str, str]:
-    if setting.copies > 1 and place == 0 and isolated:  # where it is not, others may have taken the usual port
+    told = setting.addressed and (setting.copies == 1 or place > 0)
+    if not told and isolated:  # where it is not, others may have taken the usual port
         return {}
     return {"MASTER_ADDR": host, "MASTER_PORT": str(port + place * (setting.copies > 1))}
 

@@ -14,17 +14,47 @@ Ledger = dict[int, list[list[int | None]]]  # of each rank, for each epoch, the 
 
 
 def ledger(evidence: Evidence, epochs: int) -> Ledger:
-    """Which samples each rank read in each epoch: its steps are divided into so many equal parts."""
+    """Which samples each rank read in each epoch: its passes are divided into so many equal parts."""
     found: Ledger = {}
     for number, rank in evidence.ranks.items():
-        per_epoch = -(-len(rank.rounds) // epochs)
-        parts = [rank.rounds[epoch * per_epoch : (epoch + 1) * per_epoch] for epoch in range(epochs)]
-        found[number] = [[sample for each in part for sample in samples.ids(each.rows)] for part in parts]
+        parts = [rank.passes[_of_epoch(len(rank.passes), epoch, epochs)] for epoch in range(epochs)]
+        found[number] = [[sample for each in part for sample in samples.ids(each["rows"])] for part in parts]
     return found
 
 
+def _of_epoch(count: int, epoch: int, epochs: int) -> slice:
+    """The part of so many passes or steps that belongs to an epoch."""
+    per_epoch = -(-count // epochs)
+    return slice(epoch * per_epoch, (epoch + 1) * per_epoch)
+
+
 def dealt(evidence: Evidence, epochs: int, count: int, global_batch_size: int) -> Iterator[Finding]:
-    """All `count` samples are read once an epoch, by any rank; the last may be dropped, or some read again to fill."""
+    """All `count` samples are read once an epoch, by any rank; the last may be dropped, or some read again to fill.
+
+    Those may be dropped by which the number of ranks does not divide the samples, or batches that are not full.
+    """
+    found = next(_dealt(evidence, epochs, count, global_batch_size), None)
+    if found is None:
+        return
+    read = sum(len(event["rows"]) for rank in evidence.ranks.values() for event in rank.passes)
+    others = round(read / count)
+    if others not in (0, epochs) and _all_read(evidence, others, count):
+        yield Finding(
+            "number-of-epochs",
+            f"{counted(epochs, 'epoch')} were asked for, and each sample was read in {others}.",
+            "Which of the program's arguments says how often it goes through the images?",
+        )
+        return
+    yield found
+
+
+def _all_read(evidence: Evidence, epochs: int, count: int) -> bool:
+    """Whether the ranks together read all samples in each of so many epochs."""
+    read = ledger(evidence, epochs).values()
+    return all(set().union(*(each[epoch] for each in read)) >= {*range(count)} for epoch in range(epochs))
+
+
+def _dealt(evidence: Evidence, epochs: int, count: int, global_batch_size: int) -> Iterator[Finding]:
     read = ledger(evidence, epochs)
     world_size = len(read)
     for epoch in range(epochs):
@@ -36,12 +66,16 @@ def dealt(evidence: Evidence, epochs: int, count: int, global_batch_size: int) -
                 "Only some workers got work. Does each of them have a data set and a share of it?",
             )
             return
-        if shared := next(_shared(parts, count), None):
-            yield shared_finding(shared, epoch, count)
-            return
         times = Counter(sample for part in parts.values() for sample in part)
         missing = [sample for sample in range(count) if sample not in times]
         again = sum(times.values()) - len(times)
+        # Some may be read again to fill the ranks' shares, or to fill batches where none is left out.
+        only_full = _only_full(evidence, epoch, epochs, global_batch_size // world_size)
+        too_few = len(missing) >= (global_batch_size if only_full else world_size)
+        too_often = again >= (world_size if missing else max(world_size, global_batch_size))
+        if (too_few or too_often) and (shared := next(_shared(parts, count), None)):
+            yield shared_finding(shared, epoch, count)
+            return
         if unknown := times[None]:
             yield Finding(
                 "unknown-samples",
@@ -49,15 +83,14 @@ def dealt(evidence: Evidence, epochs: int, count: int, global_batch_size: int) -
                 "What happens to an image between the file and the model?",
             )
             return
-        if len(missing) >= global_batch_size:
+        if len(missing) >= global_batch_size or (too_few and not too_often):
             yield Finding(
                 "samples-missing",
                 f"In epoch {epoch}, {counted_were(len(missing), 'sample')} read by no rank, of {count}.",
                 "The shares do not add up to the whole. Is the data divided once, or was a share divided again?",
             )
             return
-        # Some may be read again to fill the ranks' shares, or to fill batches where none is left out.
-        if again >= (world_size if missing else max(world_size, global_batch_size)):
+        if too_often:
             yield Finding(
                 "samples-twice",
                 f"In epoch {epoch}, {counted_were(again, 'sample')} read by a second rank or again, "
@@ -65,6 +98,13 @@ def dealt(evidence: Evidence, epochs: int, count: int, global_batch_size: int) -
                 "All ranks must agree on how the samples are dealt in this epoch. What do they need to have in common?",
             )
             return
+
+
+def _only_full(evidence: Evidence, epoch: int, epochs: int, batch_size: int) -> bool:
+    """Whether ranks take full batches only, but for one rank at the end: who leaves out the last batch does."""
+    rounds = [rank.rounds[_of_epoch(len(rank.rounds), epoch, epochs)] for rank in evidence.ranks.values()]
+    sizes = [len(step.rows) for each in rounds for step in each]
+    return sum(size < max(batch_size, *sizes) for size in sizes) <= 1
 
 
 def apart(evidence: Evidence) -> Iterator[Finding]:
@@ -132,7 +172,9 @@ def batches(evidence: Evidence, batch_size: int) -> Iterator[Finding]:
     """Each rank takes `batch_size` samples a step, but for the last steps of an epoch."""
     for number, rank in evidence.ranks.items():
         sizes = Counter(len(each.rows) for each in rank.rounds)
-        if sizes and (most := max(sizes)) != batch_size:
+        if sum(size * times for size, times in sizes.items()) < batch_size:
+            continue  # its share is no full batch
+        if (most := max(sizes, key=lambda size: (sizes[size], size))) != batch_size:
             yield Finding(
                 "batch-size",
                 f"Rank {number} took {counted(most, 'sample')} a step; the batch size of one GPU is {batch_size}.",

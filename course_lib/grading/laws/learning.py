@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from types import MappingProxyType
 
 import torch
@@ -63,6 +64,22 @@ def in_step(evidence: Evidence, mirrored: Mapping[int, int] = MappingProxyType({
             return
 
 
+def in_step_at_each_pass(evidence: Evidence) -> Iterator[Finding]:
+    """As `in_step`, also where ranks leave out steps: all have the same weights before each pass of theirs."""
+    told = [[rank.weights(event) for event in rank.passes] for rank in evidence.ranks.values()]
+    for number, weights in enumerate(zip(*told, strict=False)):
+        first, *others = weights
+        apart = [rank for rank, each in zip(list(evidence.ranks)[1:], others, strict=True) if not _near(first, each)]
+        if apart:
+            yield Finding(
+                "drift",
+                f"After {counted(number, 'batch')} the weights of {ranks(apart)} are not those of rank "
+                f"{min(evidence.ranks)}.",
+                "After a step, do all ranks own the same weights? What would make them?",
+            )
+            return
+
+
 def as_one_process(evidence: Evidence, reference: Reference, exact: bool = False) -> Iterator[Finding]:
     """Each step changes the weights as one process would that has the samples of all ranks.
 
@@ -92,25 +109,46 @@ def _replayed(evidence: Evidence, reference: Reference, exact: bool) -> Iterator
             return
         update = after - before.weights
         if min(_off(update, each) for each in candidates) > replay.near:
-            if before.lr and max(abs(lr / replay.lr - 1) for lr in before.lr) > NEAR:
-                yield Finding(
-                    "learning-rate",
-                    f"In step {step} the learning rate is {before.lr[0]:.3g}; the program was given {replay.lr:.3g}.",
-                    "Does a mean gradient need another learning rate than the one that was asked for?",
-                )
-            elif unheard := _not_heard_of(replay, before.weights, parts, exact, update):
-                yield unheard
-            elif _is_unrelated(replay, before, parts):
-                yield Finding(
-                    OTHER_GRADIENT,
-                    f"In step {step} the gradient has nothing to do with that of the images which the ranks read.",
-                    "From which loss, of which images, does it come?",
-                )
-            else:
-                replay.updates(before.weights, parts, exact)
-                yield _wrong_update(step, before.gradient, replay, len(parts), update, candidates[0])
+            yield from islice(_wrong_step(step, first, replay, parts, exact, update), 1)
             return
         replay.take(before.weights, min(candidates, key=lambda each: _off(update, each)))
+
+
+def _wrong_step(
+    step: int, rank: Rank, replay: Replay, parts: Parts, exact: bool, update: torch.Tensor
+) -> Iterator[Finding]:
+    """What kind of wrong step a rank took; what is told first fits best."""
+    before = rank.rounds[step]
+    assert before.weights is not None
+    if before.lr and max(abs(lr / replay.lr - 1) for lr in before.lr) > NEAR:
+        yield Finding(
+            "learning-rate",
+            f"In step {step} the learning rate is {before.lr[0]:.3g}; the program was given {replay.lr:.3g}.",
+            "Does a mean gradient need another learning rate than the one that was asked for?",
+        )
+    if unheard := _not_heard_of(replay, before.weights, parts, exact, update):
+        yield unheard
+    right = replay.updates(before.weights, parts, exact)[0]
+    if still := replay.unchanged(update, right):
+        yield Finding(
+            "weights-left-out",
+            f"Step {step} did not change {still}, which one process would change.",
+            "Which weights does the optimizer hold, and is their gradient there when it steps?",
+        )
+    if step and _is_kept(before.gradient, rank.rounds[step - 1].gradient, replay.gradient):
+        yield Finding(
+            "gradients-kept",
+            f"The gradient in step {step} is that of this step and of the one before together.",
+            "What becomes of a gradient after the optimizer has used it?",
+        )
+    if _is_unrelated(replay, before, parts):
+        yield Finding(
+            OTHER_GRADIENT,
+            f"In step {step} the gradient has nothing to do with that of the images which the ranks read.",
+            "From which loss, of which images, does it come?",
+        )
+    replay.updates(before.weights, parts, exact)
+    yield _wrong_update(step, before.gradient, replay, len(parts), update, right)
 
 
 def _parts(evidence: Evidence, step: int) -> dict[int, Round]:
@@ -119,9 +157,7 @@ def _parts(evidence: Evidence, step: int) -> dict[int, Round]:
 
 def _afterwards(rank: Rank) -> list[torch.Tensor | None]:
     """The weights after each step: those of the next one, or those that are evaluated after the last."""
-    following = [each.weights for each in rank.rounds[1:]]
-    last = rank.process.of("forward")[-1]
-    return [*following, None if last["training"] else rank.weights(last)]
+    return [*(each.weights for each in rank.rounds[1:]), rank.last_weights]
 
 
 def _apart(evidence: Evidence, step: int) -> list[int]:
@@ -134,11 +170,13 @@ def _apart(evidence: Evidence, step: int) -> list[int]:
 
 
 def _same(one: Round, other: Round) -> bool:
-    if one.mark == other.mark:
-        return True
-    if one.weights is None or other.weights is None or one.weights.shape != other.weights.shape:
+    return one.mark == other.mark or _near(one.weights, other.weights)
+
+
+def _near(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
+    if one is None or other is None or one.shape != other.shape:
         return False
-    return bool(torch.isclose(one.weights, other.weights, rtol=0.0, atol=SAME, equal_nan=True).all())
+    return bool(torch.isclose(one, other, rtol=0.0, atol=SAME, equal_nan=True).all())
 
 
 def _off(update: torch.Tensor, predicted: torch.Tensor) -> float:
@@ -170,6 +208,11 @@ def _not_shared(disturbed: list[int]) -> Finding:
         "of the others changed as if that had not been: they do not come from the gradients of all ranks.",
         "Does each rank work on its own images alone, and get the gradients of the others from the others?",
     )
+
+
+def _is_kept(gradient: torch.Tensor | None, before: torch.Tensor | None, expected: torch.Tensor) -> bool:
+    """Whether a gradient has been added to that of the step before."""
+    return gradient is not None and before is not None and _right(gradient - before, expected)
 
 
 def _is_unrelated(replay: Replay, before: Round, parts: Parts) -> bool:

@@ -113,6 +113,8 @@ def explained(evidence: Evidence) -> Finding:
         return Finding("signature", seen, spawned if process.place is None else called)
     for fault, idea, parts in KNOWN:
         if any(part in error["message"] or part == error["type"] for part in parts):
+            if fault == "too-early" and process.of("left"):
+                return Finding("too-late", seen, "The group was left before. Who still needs it then?")
             return Finding(fault, seen, idea)
     if _from_peer(error):
         return Finding(

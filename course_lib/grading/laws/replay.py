@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 
 import torch
@@ -12,6 +13,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from course_lib.grading import samples
 from course_lib.grading.evidence import Round
+from course_lib.grading.laws.finding import listed
 
 NEAR = 0.005  # of an update: a prediction that is further off is another one; gradients sent as float16 come to 7e-4
 NEAR_ADAPTIVE = 0.03  # by an optimizer that divides by the gradients' size: rounding of small ones becomes large
@@ -99,7 +101,7 @@ class Replay:
         found: list[torch.Tensor] = []
         self._states = []
         for way in ways:
-            self._optimizer.load_state_dict(self._state)
+            self._optimizer.load_state_dict(deepcopy(self._state))  # a step changes the tensors in it
             vector_to_parameters(weights.clone(), self._model.parameters())
             self._optimizer.zero_grad()
             for inputs, targets in way:
@@ -114,6 +116,13 @@ class Replay:
             self._states.append(self._optimizer.state_dict())
         self._found = found
         return found
+
+    def unchanged(self, update: torch.Tensor, right: torch.Tensor) -> str:
+        """The parameters that an update leaves as they are and the right one does not, in words; empty if none."""
+        named = dict(self._model.named_parameters())
+        parts = [each.split([parameter.numel() for parameter in named.values()]) for each in (update, right)]
+        still = [name for name, *each in zip(named, *parts, strict=True) if not each[0].any() and each[1].any()]
+        return "any weights" if len(still) == len(named) > 1 else listed(still, 3)
 
     def take(self, weights: torch.Tensor, update: torch.Tensor) -> None:
         """Go on from the one of the updates that was seen."""

@@ -56,7 +56,7 @@ def joined(evidence: Evidence, world_size: int) -> Iterator[Finding]:
     sizes = sorted({group["world_size"] for group in groups})
     if (same := next(_same_rank(evidence), None)) and not (sizes == [1] and world_size > 1):
         yield same
-    elif not groups and evidence.trained:
+    elif not groups and evidence.trained and world_size > 1:  # one process may well do without a group
         yield Finding(
             "no-group",
             f"{counted(len(evidence.trained), 'process')} trained, and none joined a process group.",
@@ -113,7 +113,7 @@ def meetings(evidence: Evidence) -> Iterator[tuple[Process, str]]:
             elif method.startswith("tcp:"):
                 yield process, method.removeprefix("tcp://").partition("?")[0]
             elif not method.startswith("file:"):
-                yield process, f"{event['environ']['MASTER_ADDR']}:{event['environ']['MASTER_PORT']}"
+                yield process, ":".join(str(event["environ"].get(name)) for name in ("MASTER_ADDR", "MASTER_PORT"))
 
 
 def met(evidence: Evidence, host: str) -> Iterator[Finding]:
@@ -131,7 +131,14 @@ def ended(evidence: Evidence) -> Iterator[Finding]:
     """The program comes to its end: no rank fails, none waits for ever."""
     record = evidence.record
     waiting = [each for each in record.processes if each.of("joining") and not each.of("group") and not each.error]
-    if record.why == "time" and waiting:
+    places = {place for process, place in meetings(evidence) if any(process is each for each in waiting)}
+    if record.why == "time" and len(places) > 1:
+        yield Finding(
+            "address",
+            f"The processes look for each other at different places: {listed(sorted(places), 4)}.",
+            "Who decides where they meet, and how do the others know it?",
+        )
+    elif record.why == "time" and waiting:
         announced = listed(sorted({each.of("joining")[0]["given"].get("world_size", "?") for each in waiting}))
         yield Finding(
             "world-size",

@@ -7,7 +7,6 @@ from collections.abc import Container, Iterator
 
 from course_lib.grading.evidence import Evidence
 from course_lib.grading.laws.finding import Finding, listed, ranks
-from course_lib.grading.laws.starting import ended
 from course_lib.grading.sandbox import Process
 
 
@@ -31,12 +30,11 @@ def prepared_once(evidence: Evidence, folder: str) -> Iterator[Finding]:
     """On the disk of each node, each file of a folder is written by one process, and others read it afterwards."""
     for node in _nodes(evidence):
         yield from _prepared(evidence, node, folder)
-    yield from ended(evidence)
 
 
 def _prepared(evidence: Evidence, node: list[Process], folder: str) -> Iterator[Finding]:
-    began = [each for each in node if any(event["path"].startswith(folder) for event in each.of("wrote"))]
-    paths = {path for process in began for path in _opened(process) if path.startswith(folder)}
+    began = [each for each in node if any(_is_in(folder, event["path"]) for event in each.of("wrote"))]
+    paths = {path for process in began for path in _opened(process) if _is_in(folder, path)}
     several = next(
         (each for path in sorted(paths) if len(each := [one for one in began if _opened(one)[path]]) > 1), []
     )
@@ -56,20 +54,27 @@ def _prepared(evidence: Evidence, node: list[Process], folder: str) -> Iterator[
             f"On the node of {ranks(missing)} no process unpacked the data into {folder}.",
             "Each node has a disk of its own. Which of its processes unpacks the data there?",
         )
+    wrote = [process for process in began if any(_is_in(folder, path) for path in _opened(process))] or began
     for process in node:
-        if began and process not in began and process.error is not None and _by_files(process):
-            error = process.error
+        error = process.error
+        if wrote and process not in wrote and error is not None and _by_files(process):
             yield Finding(
                 "read-too-early",
                 f"{_name(evidence, process).capitalize()} could not read the data, which "
-                f"{_name(evidence, began[0])} was still writing: {error['type']}: {error['message'][:200]}",
+                f"{_name(evidence, wrote[0])} was still writing: {error['type']}: {error['message'][:200]}",
                 "Who writes, and how do the others know that it is done?",
             )
+
+
+def _is_in(folder: str, path: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")
 
 
 def _by_files(process: Process) -> bool:
     """Whether a process failed as those do who read what is not there, or not complete."""
     error = process.error
+    if error is not None and error["type"].startswith("Process"):
+        return False  # of what started it
     if error is None or error["type"] in ("FileNotFoundError", "EOFError", "UnpicklingError", "BadZipFile"):
         return error is not None
     return any(part in error["message"] for part in ("cannot reshape", "pickled data", "magic string", "No data left"))

@@ -39,6 +39,18 @@ STREAM = """class Stream(torch.utils.data.IterableDataset):
 
 
 def train("""
+SHORT = """        order = torch.randperm(len(train_set), generator=torch.Generator().manual_seed(args.base_seed + epoch)).tolist()
+        share = len(order) // world_size
+        own = order[rank * share : (rank + 1) * share - 1]
+        loader = DataLoader(train_set, args.batch_size, sampler=own)
+"""
+OWN_PORT = f"""    if "MASTER_PORT" not in os.environ:
+        import socket
+        with socket.socket() as free:
+            free.bind(("", 0))
+            os.environ["MASTER_PORT"] = str(free.getsockname()[1])
+    {INIT}
+"""
 IS_A_RANK = '    if "LOCAL_RANK" in os.environ:\n        return train(int(os.environ["LOCAL_RANK"]), args)\n'
 COMMANDS = f"""{IS_A_RANK}    workers = [
         subprocess.Popen([sys.executable, *sys.argv], env={{**os.environ, "LOCAL_RANK": str(local_rank)}})
@@ -59,11 +71,13 @@ class Mistake:
 
     Fields:
         refused: the parts that refuse it, each with the names of faults one of which it has to tell.
+        right: the parts that have nothing to say, since what they are about is as it should be.
     """
 
     name: str
     edits: tuple[tuple[str, str], ...]
     refused: dict[str, str]
+    right: str = ""
 
     @property
     def code(self) -> str:
@@ -183,7 +197,7 @@ MISTAKES = (
     Mistake("C18 last pass not shared", _loss("with model.no_sync():\n    (cross_entropy(model(images), labels) / 2).backward()\n    (cross_entropy(model(images), labels) / 2).backward()"), {"4.5": "drift"}),
     Mistake("C20 halves not divided", _loss("for each, answer in zip(images.chunk(2), labels.chunk(2)):\n    cross_entropy(model(each), answer).backward()"), {"4.5": "summed scale"}),
     Mistake("C21 sum of losses", _loss('cross_entropy(model(images), labels, reduction="sum").backward()'), {"4.5": "scale summed"}),
-    Mistake("C22 gradients not cleared", (("            optimizer.zero_grad()\n", ""),), {"4.5": "other-update scale summed"}),
+    Mistake("C22 gradients not cleared", (("            optimizer.zero_grad()\n", ""),), {"4.5": "gradients-kept"}),
     Mistake("C23 a layer that is not used", (("self.head = ", "self.spare = nn.Linear(4, 4)\n        self.head = "),), {"4.6": "unused-parameters"}),
     Mistake("C25 a layer replaced", (("    optimizer = OPT", "    model.module.head = nn.Linear(32, 10).to(device)\n    optimizer = OPT"),), {"4.6": "unused-parameters different-start"}),
     Mistake("C27 two backward passes", _loss("loss = cross_entropy(model(images), labels)\nloss.backward(retain_graph=True)\nloss.backward()"), {"4.5": "drift summed scale ready-twice other-update"}),
@@ -208,7 +222,7 @@ MISTAKES = (
     Mistake("F03 mean of means", ((REDUCED, "    share = counts[0] / counts[1]\n    dist.all_reduce(share)\n    return (share / world_size).item()\n"),), {"4.9": "accuracy"}),
     Mistake("F03 mean over batches", ((COUNTS, "            counts += torch.tensor([(model(images).argmax(1) == labels).float().mean(), 1.0], device=device)\n"),), {"4.9": "accuracy"}),
     Mistake("F06 reduced to another rank", (("    dist.all_reduce(counts)\n", "    dist.reduce(counts, dst=world_size - 1)\n"),), {"4.9": "accuracy"}),
-    Mistake("F06 speed on another rank", ((SPEED, SPEED.replace("dst=0", "dst=world_size - 1")),), {"4.8": "local-speed speed-too-low speed-too-high"}),
+    Mistake("F06 speed on another rank", ((SPEED, SPEED.replace("dst=0", "dst=world_size - 1")),), {"4.8": "one-rank-only"}),
     Mistake(
         "F09 gathered in other sizes", ((REDUCED, "    right = torch.zeros(int(counts[1]))\n    right[: int(counts[0])] = 1\n    parts = [torch.zeros(int(counts[1])) for _ in range(world_size)]\n    dist.all_gather(parts, right)\n    return torch.cat(parts).mean().item()\n"),), {"4.9": "accuracy peer-gone error killed hang"}
     ),
@@ -246,6 +260,29 @@ MISTAKES = (
     Mistake("Z19 saved after the first epoch only", ((SAVE, "            if epoch == 0:\n    " + SAVE),), {"4.10": "other-weights"}),
     Mistake("Z20 an address of its own", (('os.environ.setdefault("MASTER_ADDR", "127.0.0.1")', 'os.environ["MASTER_ADDR"] = "127.0.0.1"'),), {"4.2": "address"}),
     Mistake("Z21 an address of its own in a URL", ((INIT, INIT.replace("rank=rank", "init_method=f'tcp://127.0.0.1:{os.environ[\"MASTER_PORT\"]}', rank=rank")),), {"4.2": "address"}),
+    Mistake("Z24 divided by the node first", (("    # Step 4:", "    train_set = Subset(train_set, range(args.node_id, len(train_set), args.num_nodes))\n    # Step 4:"),), {"4.4": "samples-missing"}, "4.5"),
+    Mistake("Z25 shares one too short", ((f"    sampler = {SAMPLER}\n    loader = {LOADER}\n", ""), (f"        {SET_EPOCH}\n", SHORT), ("len(sampler)", "len(own)")), {"4.4": "samples-missing"}, "4.5 4.8"),
+    Mistake("Z26 batch divided by the nodes", ((LOADER, LOADER.replace("args.batch_size", "args.batch_size // args.num_nodes")),), {"4.4": "batch-size"}, "4.5"),
+    Mistake("Z27 an epoch too many", (("range(args.epochs)", "range(args.epochs + 1)"),), {"4.4": "number-of-epochs", "4.9": "no-result"}, "4.5"),
+    Mistake("Z28 the weights of another model", ((f"    model = {DDP}\n", f"    bare = WideResNet()\n    model = {DDP}\n"), ("](model.parameters()", "](bare.parameters()")), {"4.5": "weights-left-out"}, "4.4 4.6 4.8 4.9 4.10"),
+    Mistake("Z29 cleared before the step", (("            optimizer.zero_grad()\n", ""), (LOSS, LOSS + "            optimizer.zero_grad()\n")), {"4.5": "weights-left-out"}, "4.4 4.6 4.8 4.9 4.10"),
+    Mistake("Z30 a frozen layer", ((f"    model = {DDP}\n", f"    bare = WideResNet().to(device)\n    bare.stem.requires_grad_(False)\n    model = {DDP.replace('WideResNet().to(device)', 'bare')}\n"),), {"4.5": "weights-left-out"}, "4.4 4.6 4.9 4.10"),
+    Mistake("Z31 one rank steps", (("            optimizer.step()\n", "            if rank == 0:\n                optimizer.step()\n"),), {"4.5": "drift"}, "4.4 4.8 4.9 4.10"),
+    Mistake("Z32 full batches step", (("            optimizer.step()\n", "            if len(images) == args.batch_size:\n                optimizer.step()\n"),), {"4.5": "other-update"}, "4.4 4.6 4.9 4.10"),
+    Mistake("Z33 averaged in the first epoch only", _hand("            if epoch == 0:\n                for parameter in model.parameters():\n                    dist.all_reduce(parameter.grad, op=dist.ReduceOp.AVG)\n"), {"4.5": "drift"}, "4.4 4.6 4.8 4.9"),
+    Mistake("Z34 a node's ranks average", ((DDP, DDP.replace("device_ids", "process_group=dist.new_subgroups(args.num_gpus)[0], device_ids")),), {"4.5": "drift"}, "4.4 4.6 4.8 4.9"),
+    Mistake("Z35 each leaves out its step where its own loss is NaN", _loss("loss = cross_entropy(model(images), labels)\nloss.backward()\nif not torch.isfinite(loss):\n    continue"), {"4.6": "drift"}, "4.4 4.5 4.9"),
+    Mistake("Z36 a barrier after the end", (("    dist.destroy_process_group()\n", "    dist.destroy_process_group()\n    dist.barrier()\n"),), {"4.6": "too-late"}, "4.2 4.3 4.5 4.7"),
+    Mistake("Z37 a sampler of another world", ((SAMPLER, "DistributedSampler(train_set, args.num_gpus, rank, seed=args.base_seed)"),), {"4.4": "error"}, "4.1 4.2"),
+    Mistake("Z38 a rate of each epoch since the start", (("        start = time.perf_counter()\n", ""), ("    results = []\n", "    start = time.perf_counter()\n    results = []\n")), {"4.8": "speed-since-start"}, "4.9"),
+    Mistake("Z39 images of all epochs", (("len(sampler) /", "(epoch + 1) * len(sampler) /"),), {"4.8": "speed-too-high"}, "4.9"),
+    Mistake("Z40 batches for images", (("len(sampler) /", "len(loader) * args.batch_size /"),), {"4.8": "speed-too-high"}, "4.9"),
+    Mistake("Z41 in percent", (('"val_accuracy": val_accuracy}', '"val_accuracy": 100 * val_accuracy}'),), {"4.9": "accuracy"}, "4.8 4.10"),
+    Mistake("Z42 a copy of before is evaluated", (("    results = []\n", "    shown = __import__('copy').deepcopy(model.module)\n    results = []\n"), ("evaluate(model.module", "evaluate(shown")), {"4.9": "accuracy"}, "4.5 4.10"),
+    Mistake("Z43 evaluated before the epoch", (("        val_accuracy = evaluate(model.module, val_set, args.batch_size, rank, world_size, device)\n", ""), ("        model.train()\n", "        val_accuracy = evaluate(model.module, val_set, args.batch_size, rank, world_size, device)\n        model.train()\n")), {"4.9": "accuracy"}, "4.5 4.10"),
+    Mistake("Z44 whoever finds a folder reads", ((PREPARE, "    try:\n        prepare()\n    except FileExistsError:\n        pass\n"),), {"4.7": "read-too-early"}, "4.5 4.9"),
+    Mistake("Z45 a port for each node", (('os.environ.setdefault("MASTER_PORT", "29500")', 'os.environ["MASTER_PORT"] = str(int(os.environ.get("MASTER_PORT", "29500")) + args.node_id)'),), {"4.2": "address"}, "4.1"),
+    Mistake("Z46 a port for each rank, where none is given", ((f"    {INIT}\n", OWN_PORT), ('    os.environ.setdefault("MASTER_PORT", "29500")\n', "")), {"4.2": "address"}, "4.1 4.4 4.5"),
     Mistake("Z22 always the same seed", (("torch.manual_seed(args.base_seed)", "torch.manual_seed(0)"),), {"4.6": "seed-ignored"}),
     Mistake("Z23 no seed", (("    torch.manual_seed(args.base_seed)\n", ""),), {"4.6": "seed-ignored"}),
 )  # fmt: skip

@@ -275,6 +275,46 @@ SHARDED = """        from torch.distributed.checkpoint.state_dict import StateDi
 MESH = """    from torch.distributed.device_mesh import init_device_mesh
     mesh = init_device_mesh("cuda" if use_cuda else "cpu", (world_size,))
     model = """
+BATCHES_DEALT = """        order = torch.randperm(len(train_set), generator=torch.Generator().manual_seed(args.base_seed + epoch))
+        batches = order.split(args.batch_size)
+        own = [batch.tolist() for batch in (batches + batches[: -len(batches) % world_size])[rank::world_size]]
+        loader = DataLoader(train_set, batch_sampler=own)
+"""
+NO_GROUP_OF_ONE = (
+    (f"    {INIT}\n", f"    if world_size > 1:\n        {INIT}\n"),
+    ("    dist.barrier()  # nobody", "    if world_size > 1:\n        dist.barrier()  # nobody"),
+    ("DistributedSampler(train_set", "DistributedSampler(train_set, world_size, rank"),
+    (
+        f"    model = {DDP}\n",
+        f"    bare = model = WideResNet().to(device)\n    if world_size > 1:\n        model = {DDP}\n",
+    ),
+    ("        model = DistributedDataParallel(WideResNet().to(device)", "        model = DistributedDataParallel(bare"),
+    ("model.module", "bare"),
+    ("        dist.reduce(", "        if world_size > 1:\n            dist.reduce("),
+    ("    dist.all_reduce(counts)", "    if world_size > 1:\n        dist.all_reduce(counts)"),
+    (DESTROY, "    if world_size > 1:\n        dist.destroy_process_group()\n"),
+)
+VISIBLE = (
+    ('torch.device("cuda", local_rank)', 'torch.device("cuda", 0)'),
+    ("[local_rank] if", "[0] if"),
+)
+USE_CUDA = "    use_cuda = torch.cuda.is_available()\n"
+TOLD_OF_GPU = """    if use_cuda:
+        print(torch.cuda.get_device_name(device), torch.cuda.get_device_properties(device).total_memory)
+        print(torch.cuda.memory_allocated(device), torch.cuda.mem_get_info(device), torch.cuda.get_device_capability())
+    torch.manual_seed(args.base_seed)
+"""
+EVENTS = """        if use_cuda:
+            events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+            for event in events:
+                event.record()
+            torch.cuda.synchronize()
+            print(events[0].elapsed_time(events[1]))
+"""
+LOCKED = """    with open("data.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        prepare()
+"""
 STYLES: dict[str, Edits] = {
     "S01 every so many, the tail dropped": _indices(
         "        own = order[rank : len(order) // world_size * world_size : world_size]\n"
@@ -288,6 +328,7 @@ STYLES: dict[str, Edits] = {
     "S02 a piece of the order": _indices(
         "        share = len(order) // world_size\n        own = order[rank * share : (rank + 1) * share]\n"
     ),
+    "S02 batches dealt": (*_indices("")[:1], (SET_EPOCH, BATCHES_DEALT), ("len(sampler)", "sum(map(len, own))")),
     "S03 sum, then divide": (*PLAIN, (LOSS, f"{LOSS}{EACH}dist.all_reduce(parameter.grad)\n                parameter.grad /= world_size\n")),
     "S04 AVG": (*PLAIN, (LOSS, f"{LOSS}{EACH}dist.all_reduce(parameter.grad, op=dist.ReduceOp.AVG)\n")),
     "S05 divided loss, then sum": (*PLAIN, (LOSS, f"            (cross_entropy(model(images), labels) / world_size).backward()\n{EACH}dist.all_reduce(parameter.grad)\n")),
@@ -331,6 +372,7 @@ STYLES: dict[str, Edits] = {
     "S25 tcp://": ((INIT, INIT.replace(", rank", ", init_method=f\"tcp://{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}\", rank")),),
     "S25 file://": ((INIT, INIT.replace(", rank", ", init_method=f\"file:///tmp/meeting-{os.environ['MASTER_PORT']}\", rank")),),
     "S25 a store": ((f"    {INIT}\n", STORE),),
+    "S26 no group of one": NO_GROUP_OF_ONE,
     "S26 gloo always": ((INIT, 'dist.init_process_group("gloo", rank=rank, world_size=world_size)'),),
     "S26 no backend named": ((INIT, "dist.init_process_group(rank=rank, world_size=world_size)"),),
     "S27 a stream": (("def train(", STREAM), (SAMPLER, "    sampler = range(len(train_set) // world_size)\n"), (LOADER, "    loader = DataLoader(Stream(train_set, args.base_seed, rank, world_size), args.batch_size)\n"), (SET_EPOCH, "")),
@@ -355,6 +397,8 @@ STYLES: dict[str, Edits] = {
     "S34 in turn": ((PREPARE, IN_TURN),),
     "S34 a barrier before and after": ((PREPARE, "    dist.barrier()\n" + PREPARE),),
     "S34 a sum for a barrier": ((PREPARE, PREPARE.replace("dist.barrier()", "dist.all_reduce(torch.zeros(1, device=device))")),),
+    "S34 the first of all, with a lock": (("import argparse\n", "import argparse\nimport fcntl\n"), (PREPARE, LOCKED)),
+    "S34 the first of all makes the folder": ((PREPARE, "    try:\n        prepare()\n    except FileExistsError:\n        pass\n    dist.barrier()\n"),),
     "S36 no destroy": ((DESTROY, ""),),
     "S36 a group of its own": ((REDUCED, "    own = dist.new_group(list(range(world_size)))\n" + REDUCED.replace("(counts)", "(counts, group=own)", 1)),),
     "S37 all images by the slowest time": ((SPEED, "        seconds = torch.tensor(time.perf_counter() - start, device=device)\n        dist.all_reduce(seconds, op=dist.ReduceOp.MAX)\n        speed = len(train_set) / seconds\n"),),
@@ -368,6 +412,8 @@ STYLES: dict[str, Edits] = {
     "S42 channels last, zero_grad kept": (("optimizer.zero_grad()", "optimizer.zero_grad(set_to_none=False)"), ("images, labels = images.to(device), labels.to(device)", "images, labels = images.to(device, memory_format=torch.channels_last), labels.to(device)")),
     "S43 normalised images": (("images[:, None] / 255", "images[:, None].float().div(255)"),),
     "S44 workers of the loader": ((LOADER, LOADER.replace("sampler=sampler", "sampler=sampler, num_workers=1")),),
+    "S44 pinned": ((LOADER, LOADER.replace("sampler=sampler", "sampler=sampler, pin_memory=True")),),
+    "S44 pinned by workers": ((LOADER, LOADER.replace("sampler=sampler", "sampler=sampler, pin_memory=use_cuda, num_workers=1")),),
     "S45 torch.func": (*PLAIN, (LOSS, FUNCTIONAL)),
     "S45 autograd.grad": (*PLAIN, (LOSS, BY_AUTOGRAD)),
     "S46 shares of sums": (*PLAIN, (LOSS, LOSS + SHARES_OF_SUMS)),
@@ -379,6 +425,10 @@ STYLES: dict[str, Edits] = {
     "S48 sharded": ((SAVE, SAVE.replace("model.module.state_dict()", "state")), (DDP, "__import__('torch.distributed.fsdp', fromlist=['']).fully_shard(WideResNet().to(device))"), ("model.module", "model"), ("        if rank == 0:\n            results", SHARDED), ("range(rank, len(val_set), world_size)", "range(len(val_set))")),
     "S49 uneven inputs joined": (("        for images, labels in loader:  # step 6", "        with model.join():\n         for images, labels in loader:  # step 6"),),
     "S49 a step with a closure": (("            optimizer.zero_grad()\n" + LOSS + STEP, CLOSURE),),
+    "S51 one GPU visible": (*VISIBLE, (USE_CUDA, f'    os.environ["CUDA_VISIBLE_DEVICES"] = str(local_rank)\n{USE_CUDA}')),
+    "S51 one GPU visible to each command": (*VISIBLE, (SPAWN, EACH_A_COMMAND.replace("str(local_rank)}", 'str(local_rank), "CUDA_VISIBLE_DEVICES": str(local_rank)}')), COMMANDS),
+    "S52 tells of its GPU": (("    torch.manual_seed(args.base_seed)\n", TOLD_OF_GPU), (SPEED, EVENTS + SPEED)),
+    "S53 accuracy to four digits": (('"val_accuracy": val_accuracy}', '"val_accuracy": round(val_accuracy, 4)}'),),
     "S50 a rate in a tensor": ((", lr=args.lr)", ", lr=torch.tensor(args.lr), foreach=False)"),),
     "S50 groups of parameters": (("model.parameters(), lr", "[{'params': [each]} for each in model.parameters()], lr"),),
 }  # fmt: skip

@@ -2,14 +2,18 @@
 
     device: the number of a GPU that was used, and what for
 
-So the rank that a program takes for the number of its GPU can be seen without one. NCCL becomes gloo.
+So the rank that a program takes for the number of its GPU can be seen without one. NCCL becomes gloo. As with CUDA,
+what CUDA_VISIBLE_DEVICES says when a process uses its first GPU is what it sees from then on.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import os
+import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -21,11 +25,21 @@ from torch.nn.parallel import DistributedDataParallel
 from course_lib.grading.inside.channel import Channel
 
 CPU = torch.device("cpu")
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+MEMORY = 80 << 30
 
 
 def install(channel: Channel, count: int = 2) -> None:
     """Pretend that this machine has `count` GPUs."""
     current = 0
+    visible: list[int] | None = None  # the numbers of those that this process sees, once it has used one
+    if not os.environ.get(VISIBLE):  # of the sandbox, where there are none
+        os.environ.pop(VISIBLE, None)
+
+    def seen() -> list[int]:
+        said = os.environ.get(VISIBLE)
+        numbers = range(count) if said is None else (int(each) for each in said.split(",") if each.strip().isdigit())
+        return [number for number in numbers if number < count]
 
     def number_of(device: Any) -> int | None:
         """The GPU that is meant; None where none is."""
@@ -41,8 +55,11 @@ def install(channel: Channel, count: int = 2) -> None:
         number = number_of(device)
         if number is None:
             return False
-        channel.tell("device", number=number, what=what)
-        if not 0 <= number < count:
+        nonlocal visible
+        visible = seen() if visible is None else visible
+        known = 0 <= number < len(visible)
+        channel.tell("device", number=visible[number] if known else number, what=what)
+        if not known:
             raise RuntimeError("CUDA error: invalid device ordinal")
         return True
 
@@ -98,10 +115,20 @@ def install(channel: Channel, count: int = 2) -> None:
 
     cuda = torch.cuda
     cuda.is_available = lambda: True
-    cuda.device_count = lambda: count
+    cuda.device_count = lambda: len(seen() if visible is None else visible)
     cuda.current_device = lambda: current
     cuda.set_device, cuda.device = set_device, on  # type: ignore[assignment, misc]
     cuda.synchronize = cuda.empty_cache = cuda.manual_seed_all = cuda.manual_seed = lambda *_, **__: None
+    cuda.is_initialized = lambda: visible is not None
+    cuda.init = cuda.reset_peak_memory_stats = lambda *_: None
+    cuda.get_device_name = lambda *_: "pretended GPU"
+    cuda.get_device_capability = lambda *_: (9, 0)  # type: ignore[assignment, misc]
+    cuda.get_device_properties = lambda *_: SimpleNamespace(name="pretended GPU", total_memory=MEMORY)  # type: ignore[assignment, misc]
+    cuda.mem_get_info = lambda *_: (MEMORY, MEMORY)
+    for name in ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"):
+        setattr(cuda, name, lambda *_: 0)
+    cuda.Event = Event  # type: ignore[assignment, misc]
+    torch.Tensor.pin_memory = lambda self, *_: self  # type: ignore[method-assign, assignment]
     accelerator = torch.accelerator
     accelerator.is_available, accelerator.device_count = cuda.is_available, cuda.device_count
     accelerator.current_accelerator = lambda *_, **__: torch.device("cuda")
@@ -128,3 +155,27 @@ def install(channel: Channel, count: int = 2) -> None:
     original_ddp, original_init = DistributedDataParallel.__init__, dist.init_process_group
     DistributedDataParallel.__init__ = init_ddp  # type: ignore[method-assign]
     dist.init_process_group = distributed_c10d.init_process_group = init_process_group  # type: ignore[assignment]
+
+
+class Event:
+    """A mark in the work of a GPU: here all work is done when it is asked for."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.at = 0.0
+
+    def record(self, *_: Any) -> None:
+        """Set the mark."""
+        self.at = time.perf_counter()
+
+    def wait(self, *_: Any) -> None:
+        """Wait for it."""
+
+    synchronize = wait
+
+    def query(self) -> bool:
+        """Whether all before it is done."""
+        return True
+
+    def elapsed_time(self, other: Event) -> float:
+        """Milliseconds to another mark."""
+        return 1000 * (other.at - self.at)
