@@ -19,6 +19,7 @@ from course_lib.grading.exercises import EXERCISES
 from course_lib.runs.folder import printable
 
 SUBMITTED = "submitted"
+MOST_FOLDERS = 30  # in each other; nobody puts a notebook so deep, and Python does not come so far as some can be made
 NOTHING = "__MACOSX"  # in archives that were made on a Mac
 CANVAS = re.compile(r"(?P<student>[^_]+)(_LATE)?_(?P<number>\d+)_\d+_(?P<name>.+)")
 COPY = re.compile(r"[ _-]?(copy ?\d*|\(\d+\)|-?\d+)$", re.IGNORECASE)  # what browsers and Jupyter add to a name
@@ -96,8 +97,11 @@ def _notebooks(folder: Path, leave_out: Path) -> Iterator[Path]:
             raise error
 
     for parent, folders, names in os.walk(folder, onerror=failed):
+        deep = len(Path(parent).parts) - len(folder.parts) >= MOST_FOLDERS
         folders[:] = [
-            name for name in folders if not name.startswith(".") and Path(parent, name).resolve() != leave_out
+            name
+            for name in folders
+            if not deep and not name.startswith(".") and Path(parent, name).resolve() != leave_out
         ]
         yield from (path for name in folders if (path := Path(parent, name)).is_symlink())
         yield from (Path(parent, name) for name in names if name.endswith(".ipynb") and not name.startswith("."))

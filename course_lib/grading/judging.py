@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from course_lib.errors import GradingError
 from course_lib.grading import catalog
@@ -16,6 +17,7 @@ from course_lib.grading.submission import Submission
 
 TRIES = 2  # where the sandbox itself fails
 ODD = {FALSE_EVENTS, "not-connected", "not-disturbed", OTHER_GRADIENT}  # faults of programs that only pretend
+LONGEST_SEEN = 3_000  # characters of a finding: names of a student's may be of any length
 MOST_FINDINGS = 3  # of a check that are told: who mends the first sees the others next
 
 
@@ -129,9 +131,14 @@ def _first(found: Iterable[Finding]) -> tuple[Finding, ...]:
     kept: dict[str, Finding] = {}
     try:
         for finding in found:
-            kept.setdefault(finding.fault, finding)
+            kept.setdefault(finding.fault, _shortened(finding))
             if len(kept) == MOST_FINDINGS:
                 break
     except Broken as error:
-        kept.setdefault(error.finding.fault, error.finding)
+        kept.setdefault(error.finding.fault, _shortened(error.finding))
     return tuple(kept.values())
+
+
+def _shortened(finding: Finding) -> Finding:
+    seen = finding.seen
+    return replace(finding, seen=f"{seen[:LONGEST_SEEN]}…") if len(seen) > LONGEST_SEEN else finding

@@ -23,11 +23,12 @@ from typing import Any
 from course_lib.errors import GradingError
 from course_lib.grading import bubblewrap
 from course_lib.grading.inside.emptying import remove
-from course_lib.grading.inside.encoding import encode
+from course_lib.grading.inside.encoding import Room, encode
 from course_lib.grading.told import event_of
 
 SECONDS_TO_START = 120.0
 SECONDS_TO_END = 6.0
+SECONDS_TO_CLEAR = 3.0  # that a server may take after a job until it is ready for another
 SECONDS_MORE = 1.5  # that a job may take beyond its budget before the whole sandbox is killed
 CPU_SECONDS = 10.0  # that all processes of a job may use of the processors
 MEMORY = 3 << 30  # bytes that all processes of a job may have together
@@ -147,7 +148,7 @@ class Sandbox:
         )
         self._notices: queue.Queue[_Notice | None] = queue.Queue()
         threading.Thread(target=self._deliver, args=(self._process, self._notices), daemon=True).start()
-        self._ready = False
+        self._ready = self._has_served = False
         if self._stopped.is_set():  # meanwhile
             self.close()
 
@@ -212,22 +213,29 @@ class Sandbox:
 
     def _await_ready(self) -> None:
         self.start()
+        if not self._ready and self._has_served and not self._is_told_ready(SECONDS_TO_CLEAR):
+            self.close()  # a program has stopped it, or changed what it is granted
+            self.start()
         if self._ready:
             return
-        try:
-            notice = self._notices.get(timeout=SECONDS_TO_START)
-        except queue.Empty:
-            notice = None
-        if notice is None or notice["is"] != "ready":
+        if not self._is_told_ready(SECONDS_TO_START):
             self._errors.seek(0)
             said = self._errors.read().decode(errors="replace").strip()
             self.close()
             raise GradingError(f"The sandbox for students' code does not start. It said: {said or 'nothing'}")
-        self._ready = True
+
+    def _is_told_ready(self, seconds: float) -> bool:
+        try:
+            notice = self._notices.get(timeout=seconds)
+        except queue.Empty:
+            notice = None
+        self._ready = notice is not None and notice["is"] == "ready"
+        return self._ready
 
     def _ask(self, request: dict[str, Any]) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
+        self._ready, self._has_served = False, True
         try:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
@@ -237,7 +245,7 @@ class Sandbox:
     def _collect(self, began: float, seconds: float, programs: int) -> Record:
         """Take notices until the job is over; a sandbox that does not end it in time is killed."""
         processes: dict[int, Process] = {}
-        false = False
+        false, room = False, Room()
         for notice in self._until(began + seconds + SECONDS_MORE):
             match notice["is"]:
                 case "started":
@@ -245,7 +253,7 @@ class Sandbox:
                 case "event":
                     process = processes.setdefault(notice["pid"], Process(notice["pid"]))
                     try:
-                        if event := event_of(notice["event"]):
+                        if event := event_of(notice["event"], room):
                             process.events.append({**event, "at": notice["at"]})
                     except ValueError:
                         false = True
@@ -255,7 +263,8 @@ class Sandbox:
                     processes[notice["pid"]].code = notice["code"]
                 case "over":
                     for pid, stack in notice["stacks"].items():
-                        processes[int(pid)].stack = stack
+                        if int(pid) in processes:  # it may have connected, and told nothing
+                            processes[int(pid)].stack = stack
                     if not notice["clean"]:
                         self.close()
                     collected = {name: base64.b64decode(content) for name, content in notice["files"].items()}
@@ -266,9 +275,9 @@ class Sandbox:
         return Record([*processes.values()], why, time.monotonic() - began, [""] * programs, {})
 
     def _until(self, deadline: float) -> Iterator[_Notice]:
-        while True:
+        while (left := deadline - time.monotonic()) > 0:
             try:
-                notice = self._notices.get(timeout=max(0.0, deadline - time.monotonic()))
+                notice = self._notices.get(timeout=left)
             except queue.Empty:
                 return
             if notice is None:

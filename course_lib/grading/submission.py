@@ -16,7 +16,7 @@ from course_lib.errors import FolderError
 from course_lib.grading.plain_python import plain, writes_anew
 
 MOST_BYTES = 100_000_000  # of a notebook: it may hold pictures and 50 MB of output
-MOST_CODE = 100_000  # characters of a cell: nobody writes so much
+MOST_CODE = 100_000  # characters of all cells that count: nobody writes so much, and to look at it takes long
 MOST_CELLS = 60  # of one notebook that have a mark
 SHOWN = 60  # characters of what is quoted
 _parsing = threading.Lock()  # one at a time: 90 MB of brackets become gigabytes
@@ -113,21 +113,25 @@ def _sorted_out(cells: list[dict[str, Any]]) -> tuple[dict[str, list[str]], dict
     found: dict[str, list[str]] = {}
     following: dict[str, str] = {}
     remarks = []
-    last = None  # the grade id that an unmarked cell here may belong to
+    last = ""  # the grade id that an unmarked cell here may belong to
+    room = MOST_CODE
     for cell in cells:
         is_code, name = cell.get("cell_type") == "code", _grade_id(cell)
         source = _source(cell)
-        if len(source) > MOST_CODE:
+        follows = "" if name or not source.strip() or last in following else last
+        counts = is_code and bool(name or follows)
+        if counts and len(source) > room:
             remarks.append(f"A cell of {len(source):,} characters was left out: nobody writes so much code.")
-        elif is_code and name:
-            if sum(map(len, found.values())) < MOST_CELLS:
+        elif counts:
+            room -= len(source)
+            if follows:
+                following[follows] = source
+            elif sum(map(len, found.values())) < MOST_CELLS:
                 found.setdefault(name, []).append(source)
-        elif is_code and last and source.strip() and last not in following:
-            following[last] = source
         elif name and _marks(cell).get("solution") is True and not _marks(cell).get("task"):
             remarks.append(f"The cell {_quoted(name)} is no code cell any more.")
         if name or not is_code:
-            last = name if is_code and name else None
+            last = name if is_code else ""
     return found, following, remarks
 
 

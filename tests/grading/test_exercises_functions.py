@@ -42,3 +42,10 @@ def test_functions_that_return_nothing_earn_nothing(part, sandbox):
     result = judge(part, code, sandbox)
     assert not result.trouble
     assert result.points == 0
+
+
+@pytest.mark.parametrize("value", ["[]", "0.0", "{}", '[float("nan")] * 2'])
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
+def test_functions_that_return_anything_at_all_earn_nothing(part, value, sandbox):
+    code = "\n".join(f"def {name}(*arguments):\n    return {value}" for name in part.names)
+    assert judge(part, code, sandbox).points == 0

@@ -13,6 +13,7 @@ from submissions_at_work import NAME, cell, hand_in, marks, notebook
 from course_lib.errors import FolderError
 from course_lib.grading import catalog, judging, submission
 from course_lib.grading.handed_in import exercise_of, find
+from course_lib.grading.inside.emptying import empty
 from course_lib.grading.parts import Check, Finding, Part
 from course_lib.grading.plain_python import plain
 
@@ -139,6 +140,25 @@ def test_a_cell_that_is_far_too_long_is_left_out(read):
     given = read(cell("#" * 200_000, "x"))
     assert given.cells == {}
     assert "200,000 characters" in given.remarks[0]
+
+
+def test_many_long_cells_are_no_more_than_one_that_is_far_too_long(read):
+    given = read(*[cell(f"# {number}\n" + "#" * 60_000, f"x{number}") for number in range(5)])
+    assert [*given.cells] == ["x0"]
+    assert len(given.remarks) == 4
+
+
+def test_folders_without_end_hold_nothing_up(tmp_path):
+    hand_in(tmp_path, "anna", "x = 1")
+    deep = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("deep", dir_fd=deep)
+        below = os.open("deep", os.O_RDONLY, dir_fd=deep)
+        os.close(deep)
+        deep = below
+    os.close(deep)
+    assert [each.student for each in find(tmp_path, tmp_path / "out").notebooks] == ["anna"]
+    assert empty([tmp_path])  # which pytest could not
 
 
 def test_a_half_without_its_mark_is_taken_where_it_helps(read, sandbox):

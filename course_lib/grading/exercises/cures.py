@@ -121,7 +121,7 @@ def _right_losses(seen: Trained) -> Iterator[Finding]:
         torch.nn.utils.vector_to_parameters(mine.weights.clone(), model.parameters())
         rounds = [rank.rounds[step] for rank in seen.evidence.ranks.values()]
         losses = [_loss(seen, model, samples.ids(each.rows)) for each in rounds]
-        if abs(loss - sum(losses) / len(losses)) > 1e-4:
+        if not abs(loss - sum(losses) / len(losses)) <= 1e-4:  # NaN is larger than nothing
             own = " It is that of rank 0 alone." if abs(loss - losses[0]) < 1e-4 else ""
             yield Finding(
                 "other-loss",
@@ -152,7 +152,7 @@ def accuracy(attempt: Attempt) -> Iterator[Finding]:
             yield finding
             return
         values = [_number(answer["value"]) for answer in calling.answers(seen)]
-        wrong = [rank for rank, value in enumerate(values) if value is None or abs(value - right) > 1e-6]
+        wrong = [rank for rank, value in enumerate(values) if value is None or not abs(value - right) <= 1e-6]
         if wrong:
             value = values[wrong[0]]
             shown = "no number" if value is None else f"{value:.4f}"

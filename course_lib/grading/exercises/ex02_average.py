@@ -72,8 +72,8 @@ def leaves_gradients(attempt: Attempt) -> Iterator[Finding]:
     for name, (gradients, sizes) in shards(attempt).items():
         answer = means(attempt)[name]
         yield from failed("mean_gradient", answer)
-        if answer.error is None and answer.value is None:
-            yield of_other_type("mean_gradient", None, "a tensor")
+        if answer.error is None and not (isinstance(answer.value, Tensor) and answer.value.shape == gradients[0].shape):
+            yield of_other_type("mean_gradient", answer.value, "a tensor of the shape of one gradient")
         yield from kept("mean_gradient", answer.after, [gradients, sizes], ("gradients", "sizes"))
 
 

@@ -122,7 +122,7 @@ def as_one_process(seen: Run) -> Iterator[Finding]:
             return
         before = expected[seen.case.steps[call - 1] - 1][1] if call else seen.model["weights"]
         right = expected[due - 1][1]
-        if float((after[0] - right).norm()) > NEAR * float((right - before).norm()):
+        if not float((after[0] - right).norm()) <= NEAR * float((right - before).norm()):
             yield _wrong(seen, call, expected)
             return
 

@@ -17,8 +17,10 @@ from course_lib.grading.evidence import Evidence
 from course_lib.grading.laws import dealing, learning, starting
 from course_lib.grading.laws.finding import Finding, listed, ranks
 from course_lib.grading.parts import Attempt
+from course_lib.grading.sandbox import Process
 
 NODES, PER_NODE = 2, 2
+AT_ONCE = 0.1  # seconds: what processes tell in less than that may be heard in another order
 PREPARING = 3  # ranks of a node, so that who counts on two is seen
 COUNT, BATCH_SIZE, EPOCHS = 37, 4, 2
 SAVED = "model.pt"
@@ -158,17 +160,30 @@ def _worked(seen: Evidence) -> Iterator[Finding]:
 
 def prepared(attempt: Attempt) -> Evidence:
     """What `prepare` does on two nodes with disks of their own; run when it is first asked for."""
-    group = Group(NODES * PREPARING, "nodes:prepare", lambda rank: {"function": "prepare"}, NODES)
+    group = Group(NODES * PREPARING, "nodes:prepare", lambda rank: {"function": "prepare"}, NODES, {"answers": {}})
     return attempt.once("prepare", lambda: calling.run(attempt, group)[0])
+
+
+def _in_order(seen: Evidence) -> list[Process]:
+    """The processes of the ranks."""
+    return sorted(
+        (process for process in seen.record.processes if process.place is not None), key=lambda each: each.place or 0
+    )
+
+
+def _downloads(seen: Evidence, what: str) -> Iterator[tuple[int, float]]:
+    """The node of each download, and when it begins or ends."""
+    for rank, process in enumerate(_in_order(seen)):
+        for event in process.of("answer"):
+            if event.get("download") == what:
+                yield rank // PREPARING, event["at"]
 
 
 def once_a_node(attempt: Attempt) -> Iterator[Finding]:
     """One rank of each node downloads."""
     seen = prepared(attempt)
     yield from calling.finished(seen)
-    calls: Counter[int] = Counter()
-    for rank, answer in enumerate(calling.answers(seen)):
-        calls[rank // PREPARING] += answer["calls"]
+    calls = Counter(node for node, _ in _downloads(seen, "begins"))
     for node in range(NODES):
         if calls[node] == 0:
             yield Finding(
@@ -190,7 +205,14 @@ def nobody_too_early(attempt: Attempt) -> Iterator[Finding]:
     """No rank goes on before all of the data is there."""
     seen = prepared(attempt)
     yield from calling.finished(seen)
-    early = [rank for rank, answer in enumerate(calling.answers(seen)) if not answer["whole"]]
+    there: dict[int, float] = {}
+    for node, at in _downloads(seen, "ends"):
+        there[node] = max(at, there.get(node, 0.0))
+    early = [
+        rank
+        for rank, (answer, process) in enumerate(zip(calling.answers(seen), _in_order(seen), strict=True))
+        if not answer["whole"] or process.of("returned")[-1]["at"] < there.get(rank // PREPARING, 0.0) - AT_ONCE
+    ]
     if early:
         yield Finding(
             "too-early",

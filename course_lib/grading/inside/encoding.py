@@ -18,6 +18,15 @@ import torch
 MOST_BYTES = 1 << 25  # of one value
 DEEPEST = 20
 LONGEST_RANGE = 100_000
+MOST_ITEMS = 1_000_000  # of all lists and dicts: each takes much more memory than the byte that it may have come as
+DTYPES = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (
+        *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+        *(torch.uint16, torch.uint32, torch.uint64, torch.float16, torch.bfloat16, torch.float32, torch.float64),
+        *(torch.complex64, torch.complex128),
+    )
+}  # that one can calculate with
 KIND = "\0kind"  # a key that no dict of a student's has by chance
 
 
@@ -28,20 +37,52 @@ class Unknown:
     what: str
 
 
+class Room:
+    """How many items may still be decoded."""
+
+    def __init__(self) -> None:
+        self.left = MOST_ITEMS
+
+    def take(self, items: list[Any]) -> list[Any]:
+        """Count these.
+
+        Raises:
+            _Full: they are too many.
+        """
+        self.left -= len(items) + 1
+        if self.left < 0:
+            raise _Full
+        return items
+
+
+class _Full(Exception):
+    """There is no room for more items."""
+
+
 def encode(value: Any) -> bytes:
     """A value as bytes."""
     content = _packed(_tagged(value, DEEPEST))
     return content if len(content) <= MOST_BYTES else _packed(_unknown(f"more than {MOST_BYTES >> 20} MB"))
 
 
-def decode(content: bytes) -> Any:
-    """The value again.
+def decode(content: bytes, room: Room | None = None) -> Any:
+    """The value again; `Unknown` where there is no room for all that is in it.
 
     Raises:
         ValueError: it is not what `encode` makes.
     """
+    room = room or Room()
     try:
-        return _plain(msgpack.unpackb(content, unicode_errors="surrogatepass"))
+        return _plain(
+            msgpack.unpackb(
+                content,
+                unicode_errors="surrogatepass",
+                list_hook=room.take,
+                object_pairs_hook=lambda pairs: dict(room.take(pairs)),
+            )
+        )
+    except _Full:
+        return Unknown(f"a value of more than {MOST_ITEMS:,} items")
     except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
         raise ValueError(f"not an encoded value: {error}") from error
 
@@ -102,12 +143,12 @@ def _as_built_in(value: Any) -> Any:
 
 
 def _tensor(tensor: torch.Tensor) -> dict[str, Any]:
-    if tensor.layout is not torch.strided or tensor.nbytes > MOST_BYTES:
-        return _unknown(f"a tensor of shape {tuple(tensor.shape)}")
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    if tensor.layout is not torch.strided or dtype not in DTYPES or tensor.nbytes > MOST_BYTES:
+        return _unknown(f"a tensor of shape {tuple(tensor.shape)} and type {dtype}")
     flat = torch.empty(tensor.numel(), dtype=tensor.dtype)  # a view of one value may have any stride
     flat.copy_(tensor.reshape(-1))
     data = flat.view(torch.uint8).numpy().tobytes()
-    dtype = str(tensor.dtype).removeprefix("torch.")
     return {KIND: "tensor", "dtype": dtype, "shape": list(tensor.shape), "data": data}
 
 
@@ -126,7 +167,7 @@ def _plain(value: Any) -> Any:
     if kind == "dict":
         return {_key(name): _plain(each) for name, each in value["items"]}
     if kind in ("tensor", "array"):
-        dtype = getattr(torch, value["dtype"])
+        dtype = DTYPES[value["dtype"]]
         data = bytearray(memoryview(value["data"]))  # of bytes only: a number would be a length
         flat = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
         tensor = flat.reshape(value["shape"])

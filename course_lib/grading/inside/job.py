@@ -73,6 +73,7 @@ class Job:
         ours, theirs = os.pipe()
         pid = os.fork()
         if pid == 0:
+            self._request.pop("programs").clear()  # what others are given is not for this one
             _become({**program, "place": place}, self._folder, self._key, theirs)
         os.close(theirs)
         tell({"is": "started", "pid": pid, "place": place})

@@ -10,7 +10,7 @@ from course_lib.grading.inside import processes
 
 QUIET_TICKS = 14  # looks in a row that find all processes waiting: for ever, then. A loaded machine looks less often
 IDLE_SECONDS = 0.1  # of the processor, in all these ticks and of all processes: less than this is waiting
-MOST_PROCESSES = 64
+MOST_PROCESSES, MOST_THREADS = 64, 1024
 CPU_SECONDS_TO_LOAD = 4.0  # more for each process that the programs started: a new Python loads torch
 SECONDS_BETWEEN_LOOKS = 0.5  # at memory, close ones
 
@@ -30,7 +30,7 @@ class Limits:
         They told so many bytes until now, and so many of them were started by the programs.
         """
         now = time.monotonic()
-        if len(below) > MOST_PROCESSES:
+        if len(below) > MOST_PROCESSES or processes.threads(below) > MOST_THREADS:
             return "processes"
         if self._is_too_large(below, now):
             return "memory"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -30,19 +32,45 @@ def close_memory(closed: bool = True) -> None:
     _prctl(_PR_SET_DUMPABLE, int(not closed))
 
 
+def limits() -> list[Any]:
+    """What the kernel grants this process; others of its user can change it, and forks inherit it."""
+    names = sorted(name for name in dir(resource) if name.startswith("RLIMIT_"))
+    granted: list[Any] = [resource.getrlimit(getattr(resource, name)) for name in names]
+    granted.append(os.getpriority(os.PRIO_PROCESS, 0))
+    if sys.platform == "linux":
+        granted += [os.sched_getaffinity(0), os.sched_getscheduler(0)]
+    return granted
+
+
 def descendants() -> list[psutil.Process]:
     """All processes below this one that have not ended."""
     return [each for each in psutil.Process().children(recursive=True) if _lives(each)]
 
 
-def resident_bytes(processes: list[psutil.Process]) -> int:
-    """The memory that these processes have, without what they share."""
+def threads(processes: list[psutil.Process]) -> int:
+    """How many these processes have."""
     total = 0
     for process in processes:
         with contextlib.suppress(psutil.Error):
-            memory = process.memory_info()
-            total += max(0, memory.rss - getattr(memory, "shared", 0))
+            total += process.num_threads()
     return total
+
+
+def resident_bytes(processes: list[psutil.Process]) -> int:
+    """The memory that these processes have, without what comes from files; what they share counts for each."""
+    total = 0
+    for process in processes:
+        with contextlib.suppress(psutil.Error, OSError):
+            total += _resident_bytes(process)
+    return total
+
+
+def _resident_bytes(process: psutil.Process) -> int:
+    if sys.platform != "linux":
+        return process.memory_info().rss
+    lines = Path(f"/proc/{process.pid}/status").read_bytes().splitlines()
+    sizes = [line.split()[1] for line in lines if line.startswith((b"RssAnon:", b"RssShmem:"))]
+    return sum(map(int, sizes)) << 10
 
 
 def cpu_seconds(processes: list[psutil.Process]) -> float:

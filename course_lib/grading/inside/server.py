@@ -1,11 +1,13 @@
 """The server in a sandbox: it has torch loaded, forks the processes of a job, and tells what they tell.
 
-One job at a time. Requests come as JSON lines on standard input, notices go as JSON lines to standard output:
+One job at a time, each in a process of its own that is forked before its request is read: in the memory that a
+student's program gets by a fork, there is nothing of another student's. Requests come as JSON lines on standard input,
+notices go as JSON lines to standard output:
 
     {"do": "run", "folder": …, "files": {name: base64}, "programs": [{program}, …], "collect": [name, …],
      "scratch": [other folders to empty afterwards, …], "seconds": …, "cpu_seconds": …, "memory": bytes}
 
-    {"is": "ready"}
+    {"is": "ready"}                              at the beginning, and after each job
     {"is": "started", "pid": …, "place": …}      a program; place: the number of it in the request
     {"is": "event", "pid": …, "at": …, "bytes": …}   a process told something (see channel.py), and when; it follows, as
                                                      it was sent, in so many bytes
@@ -15,7 +17,8 @@ One job at a time. Requests come as JSON lines on standard input, notices go as 
      "strangers": connections to here that students' code made, "files": {name: base64}, "clean": …}
 
 `why` is "ended", "time", "memory" or "processes". Time is over too when all processes do nothing but wait for a while:
-for each other, that is. After "over" no process of the job is there, and its files are gone.
+for each other, that is. After "over" no process of the job is there, and its files are gone. The
+server ends where a job did, or where a program changed what limits the server: who asked then starts another.
 """
 
 from __future__ import annotations
@@ -24,14 +27,17 @@ import gc
 import importlib
 import io
 import json
+import os
+import select
 import signal
 import sys
 import weakref
 from pathlib import Path
+from typing import NoReturn
 
 import torch
 
-from course_lib.grading.inside import pages, processes, student
+from course_lib.grading.inside import pages, processes, refusals, student
 from course_lib.grading.inside.emptying import remove
 from course_lib.grading.inside.job import Job
 from course_lib.grading.inside.notices import have_the_output, tell
@@ -82,12 +88,40 @@ def main() -> None:
     gc.freeze()  # the programs share these objects' memory with the server
     gc.enable()
     pages.collapse()
+    refusals.begin()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    tell({"is": "ready"})
-    requests = sys.stdin.fileno()
-    with open(requests, "rb", closefd=False) as lines:
-        for line in lines:
-            Job(json.loads(line)).run()
+    _serve(sys.stdin.fileno())
+
+
+def _serve(requests: int) -> None:
+    """Have each job done, until there are no more or one left this process other than it was."""
+    limits = processes.limits()
+    while processes.limits() == limits:
+        tell({"is": "ready"})
+        select.select([requests], [], [])
+        pid = os.fork()
+        if pid == 0:
+            _do_next(requests)
+        if os.waitpid(pid, 0)[1] != 0:
+            return
+
+
+def _do_next(requests: int) -> NoReturn:
+    """In the process that was forked for it: do the job that is asked for next."""
+    code = 1
+    try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        processes.end_with_parent()
+        processes.adopt_orphans()
+        with open(requests, "rb", closefd=False) as lines:
+            request = json.loads(lines.readline() or "null")
+        if request is not None:
+            Job(request).run()
+            code = 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(code)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,10 @@ def _other_sizes(known: Sequence[torch.Tensor | None], size: int, unknown: str =
 
 
 def same_start(evidence: Evidence) -> Iterator[Finding]:
-    """All ranks begin with the same weights."""
+    """All ranks begin with the same weights, which are numbers."""
+    known = [each.weights for each in _parts(evidence, 0).values() if each.weights is not None]
+    if not all(bool(torch.isfinite(weights).all()) for weights in known):
+        yield _not_finite("Before the first step")
     apart = _apart(evidence, 0)
     if apart:
         yield Finding(
@@ -49,6 +52,13 @@ def same_start(evidence: Evidence) -> Iterator[Finding]:
 def in_step(evidence: Evidence, mirrored: Mapping[int, int] = MappingProxyType({})) -> Iterator[Finding]:
     """All ranks have the same weights before each step; `mirrored` as in `Reference`."""
     steps = min((len(rank.rounds) for rank in evidence.ranks.values()), default=0)
+    if steps > 1 and all(len({each.mark for each in rank.rounds}) == 1 for rank in evidence.ranks.values()):
+        yield Finding(
+            "never-moves",
+            f"In {counted(steps, 'step')} the weights of no rank changed.",
+            "Those who stand still are in step, and get nowhere. Which line moves the weights, and how far?",
+        )
+        return
     for step in range(1, steps):
         apart = _apart(evidence, step)
         if apart and not _apart(evidence, 0):
@@ -98,6 +108,9 @@ def _replayed(evidence: Evidence, reference: Reference, exact: bool) -> Iterator
     for step, (before, after) in enumerate(zip(first.rounds, _afterwards(first), strict=True)):
         parts = _parts(evidence, step)
         if after is None or before.weights is None:
+            return
+        if not bool(torch.isfinite(after).all()):
+            yield _not_finite(f"After step {step}")
             return
         candidates = replay.updates(before.weights, parts, exact)
         if not candidates:
@@ -149,6 +162,14 @@ def _wrong_step(
         )
     replay.updates(before.weights, parts, exact)
     yield _wrong_update(step, before.gradient, replay, len(parts), update, right)
+
+
+def _not_finite(when: str) -> Finding:
+    return Finding(
+        "not-finite",
+        f"{when} there are weights that are no numbers, or infinite.",
+        "What becomes of a mean of which one part is NaN, and of all that is compared with it?",
+    )
 
 
 def _parts(evidence: Evidence, step: int) -> dict[int, Round]:

@@ -35,13 +35,18 @@ def entries(content: bytes | None, names: Sequence[str], epochs: int) -> list[di
             "What did the program for one GPU write? That is what others will read.",
         )
     for name in names:
-        if not all(isinstance(each, dict) and type(each.get(name)) in (int, float) for each in read):
+        if not all(isinstance(each, dict) and _is_number(each.get(name)) for each in read):
             return Finding(
                 "no-result",
                 f"Not every entry of result.json has a number called {name}.",
                 "What did the program for one GPU write? That is what others will read.",
             )
     return [{name: float(each[name]) for name in names} for each in read]
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is one that a float can hold; JSON knows larger ones."""
+    return type(value) is float or (type(value) is int and abs(value) < 1 << 64)
 
 
 def speed(evidence: Evidence, said: list[float]) -> Iterator[Finding]:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import secrets
+
 import psutil
 import pytest
 from attacks.on_a_function import ATTACKS, WRONG
+from attacks.on_the_grader import LEFT, ON_THE_GRADER
 from processes import eventually
 
 from course_lib.grading import catalog
 from course_lib.grading.judging import judge
 
-RIGHT = "def deal(samples, world_size, rank):\n    return list(range(rank, samples, world_size))\n"
+RIGHT = """
+import os, resource
+assert os.getpriority(os.PRIO_PROCESS, 0) == 0
+assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] > 0
+def deal(samples, world_size, rank):
+    return list(range(rank, samples, world_size))
+"""
 PART = catalog.part("1.1")
 
 pytestmark = pytest.mark.slow
@@ -22,10 +31,10 @@ def left_behind() -> list[str]:
     return [each for each in words if "sleep 98765" in each]
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("attack", [*ATTACKS, *ON_THE_GRADER])
 def test_an_attack_earns_nothing_and_harms_nobody(attack, sandbox, tmp_path):
     outside = tmp_path / "made-by-an-attack"
-    result = judge(PART, ATTACKS[attack].replace("OUTSIDE", str(outside)), sandbox)
+    result = judge(PART, {**ATTACKS, **ON_THE_GRADER}[attack].replace("OUTSIDE", str(outside)), sandbox)
     assert result.points == 0
     assert not result.passed
     assert not result.trouble, "the grader is blamed for what the submission did"
@@ -34,3 +43,11 @@ def test_an_attack_earns_nothing_and_harms_nobody(attack, sandbox, tmp_path):
     # Who comes next is judged as ever.
     assert judge(PART, RIGHT, sandbox).passed
     assert not judge(PART, WRONG, sandbox).passed
+
+
+@pytest.mark.parametrize("where", LEFT)
+def test_nothing_of_one_submission_is_there_for_the_next(where, sandbox):
+    first, second = LEFT[where]
+    mark = secrets.token_hex(20)
+    assert judge(PART, first % mark, sandbox).passed
+    assert judge(PART, second % mark[::-1], sandbox).points == 0

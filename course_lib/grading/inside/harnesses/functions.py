@@ -18,9 +18,10 @@ from course_lib.grading.inside.probes import answers
 from course_lib.grading.inside.student import describe
 
 SECONDS = 4.0  # that ranks wait for each other
+_torch_state, _numpy_state = torch.get_rng_state, np.random.get_state  # a program may change what torch and numpy have
 GENERATORS: dict[str, Callable[[], Any]] = {
-    "torch": lambda: torch.get_rng_state().numpy().tobytes(),
-    "numpy": lambda: repr(np.random.get_state(legacy=False)),
+    "torch": lambda: _torch_state().numpy().tobytes(),
+    "numpy": lambda: repr(_numpy_state(legacy=False)),
     "random": random.getstate,
 }
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import torch.distributed as dist
 
+_barrier = dist.ProcessGroup.barrier  # as it is without probes
+
 
 def join(meeting: str, seconds: float) -> None:
     """Make a gloo group of the ranks that meet at this file, RANK of WORLD_SIZE; they wait for each other so long.
@@ -22,4 +24,4 @@ def join(meeting: str, seconds: float) -> None:
 
 def wait_for_all() -> None:
     """A barrier that is not told as one of the student's."""
-    dist.group.WORLD.barrier().wait()  # type: ignore[union-attr]
+    _barrier(dist.group.WORLD).wait()  # type: ignore[arg-type]

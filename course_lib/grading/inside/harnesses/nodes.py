@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.grading.inside.harnesses.calls import function_of, join
+from course_lib.grading.inside.probes import answers
 
 SECONDS_TO_DOWNLOAD = 0.4
 
@@ -20,23 +21,24 @@ def main(names: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
 def prepare(names: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
     """A student's function gets (folder, download), where each node has a folder of its own.
 
+    Tells when a call of `download` begins and ends.
+
     Returns:
-        How often this rank called `download`, and whether all of the data was there when the function returned.
+        Whether all of the data was there when the function returned.
     """
     join()
     folder = Path(f"node{os.environ['GROUP_RANK']}") / "data"
-    calls = 0
 
     def download(target: Any) -> None:
-        nonlocal calls
-        calls += 1
+        answers.tell({"download": "begins"})
         time.sleep(SECONDS_TO_DOWNLOAD / 2)  # all that look whether it is there see nothing yet
         path = Path(target)
         path.mkdir(parents=True, exist_ok=True)
         (path / "first_half").write_bytes(b"1" * 100)
         time.sleep(SECONDS_TO_DOWNLOAD / 2)
         (path / "second_half").write_bytes(b"2" * 100)
+        answers.tell({"download": "ends"})
 
     function_of(names, inputs)(str(folder), download)
     whole = all((folder / half).is_file() for half in ("first_half", "second_half"))
-    return {"calls": calls, "whole": whole}
+    return {"whole": whole}

@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import Backend
 from torch.distributed import distributed_c10d
 from torch.nn.parallel import DistributedDataParallel
 
@@ -32,6 +33,12 @@ COLLECTIVES = (
     *("reduce_scatter", "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "barrier", "monitored_barrier"),
     *("all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list", "new_group"),
     *("send", "recv", "isend", "irecv", "batch_isend_irecv"),
+)
+# What these call in the end, and others may call without them: of a group, and of what it is made of.
+METHODS = (
+    *("allreduce", "allreduce_coalesced", "reduce", "broadcast", "allgather", "_allgather_base", "allgather_coalesced"),
+    *("gather", "scatter", "reduce_scatter", "_reduce_scatter_base", "alltoall", "alltoall_base"),
+    *("send", "recv", "recv_anysource", "barrier", "monitored_barrier"),
 )
 TOLD: tuple[str, ...] = ("backend", "init_method", "world_size", "rank")
 VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "GLOO_SOCKET_IFNAME")
@@ -103,6 +110,21 @@ def install(channel: Channel, seconds: float = 12.0) -> None:
             told = traced(name, getattr(dist, name))
             setattr(dist, name, told)
             setattr(distributed_c10d, name, told)
+    for kind in (dist.ProcessGroup, Backend):
+        for name in METHODS:
+            if hasattr(kind, name):
+                setattr(kind, name, _traced_method(channel, inside, name, getattr(kind, name)))
+
+
+def _traced_method(channel: Channel, inside: threading.local, name: str, original: Callable[..., Any]) -> Any:
+    """A method of a group, told where it is not called by one of `COLLECTIVES`."""
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        if not getattr(inside, "depth", 0):
+            channel.tell("collective", name=name, **_seen(arguments[1:], named), peer=None, line=_line())
+        return original(*arguments, **named)
+
+    return call
 
 
 def _spoil(tensor: torch.Tensor, dst: int | None = None, *_: Any, **named: Any) -> None:

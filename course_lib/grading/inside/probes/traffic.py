@@ -9,9 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from course_lib.grading.inside.channel import Channel
+
+_allreduce = dist.ProcessGroup.allreduce  # as it is without probes
 
 
 def install(channel: Channel) -> None:
@@ -39,5 +42,5 @@ def install(channel: Channel) -> None:
 
 def _mean(group: Any, bucket: Any) -> Any:
     """What DDP does where nobody says otherwise."""
-    work = group.allreduce([bucket.buffer().div_(group.size())])
+    work = _allreduce(group, [bucket.buffer().div_(group.size())])
     return work.get_future().then(lambda done: done.value()[0])
