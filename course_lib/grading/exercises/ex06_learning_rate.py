@@ -153,7 +153,7 @@ def rate_of_step(warming_up: bool) -> Callable[[Attempt], Iterator[Finding]]:
                 continue
             found = value_of("lr_at", answer, number, "a learning rate, a number")
             expected = peak * factor(step, warmup, total)
-            if not close(found, expected, TOLERANCE) and abs(found - expected) > 1e-9 * peak:
+            if not (close(found, expected, TOLERANCE) or abs(found - expected) <= 1e-9 * peak):
                 yield off_the_curve(found / peak, step, warmup, total)
 
     return judge

@@ -91,6 +91,13 @@ def _replayed(evidence: Evidence, reference: Reference, exact: bool) -> Iterator
             )
             return
         update = after - before.weights
+        if not bool(torch.isfinite(update).all()):
+            yield Finding(
+                "not-finite",
+                f"After step {step} there are weights that are no finite numbers.",
+                "What is divided by what? What grows with each step?",
+            )
+            return
         if min(_off(update, each) for each in candidates) > replay.near:
             if before.lr and max(abs(lr / replay.lr - 1) for lr in before.lr) > NEAR:
                 yield Finding(

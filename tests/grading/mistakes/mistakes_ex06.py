@@ -458,4 +458,13 @@ def schedule(samples, world_size, batch_size, epochs, warmup_epochs, lr, base_ba
     return [lr_at(i, p, s * warmup_epochs, s * epochs) if i < s * warmup_epochs else p * (1 + math.cos(math.pi * (i % s) / s)) / 2 for i in range(s * epochs)]
 """,
     ),
+    (
+        "6.3",
+        "no number in the last step",
+        "wrong-decay",
+        """
+import math
+def lr_at(step, p, w, t): return p * (step + 1) / w if step < w else p * (1 + math.cos(math.pi * (step - w) / (t - w))) / 2 if step < t - 1 else float('nan')
+""",
+    ),
 ]

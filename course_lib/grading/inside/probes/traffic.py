@@ -12,6 +12,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from course_lib.grading.inside.channel import Channel
+from course_lib.grading.inside.probes.group import untold
 
 
 def install(channel: Channel) -> None:
@@ -22,7 +23,11 @@ def install(channel: Channel) -> None:
     def register(self: DistributedDataParallel, state: Any, hook: Callable[..., Any]) -> None:
         def counted(state: Any, bucket: Any) -> Any:
             channel.tell("sent", bytes=bucket.buffer().nbytes)
-            return hook(state, bucket)
+            untold.__dict__["is"] = True  # what the hook sends is the bucket
+            try:
+                return hook(state, bucket)
+            finally:
+                untold.__dict__["is"] = False
 
         counted.__annotations__ = {}  # as text, which they are here, torch refuses them
         hooked.add(id(self))
