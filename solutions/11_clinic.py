@@ -294,6 +294,8 @@ check("11.5").points
 # ## 11.6 The last batch never comes
 #
 # *"It ran for weeks. Then somebody added one image, and now it hangs at the end of each epoch."*
+#
+# Mended, all ranks take equally many steps, with any number of images.
 
 # %% nbgrader={"grade": false, "grade_id": "patient-6", "locked": false, "schema_version": 3, "solution": true, "task": false}
 ### BEGIN SOLUTION

@@ -22,6 +22,7 @@ class Variant:
         edits: (old, new) each; the old text must be there.
         fault: what should be found, for a mistake; several where it depends on who is faster.
         check: the start of the title of a check that must find it; empty: any.
+        more: code after that, which may define a function anew.
     """
 
     name: str
@@ -29,13 +30,14 @@ class Variant:
     edits: tuple[tuple[str, str], ...]
     fault: tuple[str, ...] = ()
     check: str = ""
+    more: str = ""
 
     def code(self) -> str:
         code = solution(self.part)
         for old, new in self.edits:
             assert old in code, f"{self.name}: {old!r} is not in the solution"
             code = code.replace(old, new)
-        return code
+        return f"{code}\n\n{self.more}" if self.more else code
 
 
 def solution(part: str) -> str:

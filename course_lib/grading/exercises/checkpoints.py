@@ -240,11 +240,14 @@ def epochs_known(attempt: Attempt) -> Iterator[Finding]:
     values = [answer["value"] for answer in calling.answers(there)]
     wrong = [rank for rank, value in enumerate(values) if _whole(value) != len(saved) - 1]
     if wrong:
+        idea = "Which ranks know how many epochs were done?"
+        if len(wrong) == len(values):
+            idea = "Which number is in the file, and is it what `load` returns?"
         yield Finding(
             "epochs",
             f"{counted_were(len(saved) - 1, 'epoch')} done; on {ranks(wrong)} `load` returned "
             f"{_shown(values[wrong[0]])}.",
-            "Which ranks know how many epochs were done?",
+            idea,
         )
 
 
@@ -259,6 +262,9 @@ def from_nothing(attempt: Attempt) -> Iterator[Finding]:
                 f"There was no file, and on rank {rank} `load` returned {_shown(answer['value'])} instead of 0.",
                 "How many epochs are done before the first?",
             )
+            return
+        if not near(answer["buffer"], answer["buffer_before"]):
+            yield Finding("other-buffer", f"There was no file, and {BUFFER!r} changed.", "What is there to load?")
             return
         if not near(answer["weights"], answer["before"]):
             yield Finding("other-weights", "There was no file, and the weights changed.", "What is there to load?")

@@ -18,6 +18,7 @@ from course_lib.grading.inside.harnesses.training import model_of
 from course_lib.grading.laws import dealing, learning, starting
 from course_lib.grading.laws.finding import Finding, counted, ranks
 from course_lib.grading.laws.replay import Reference
+from course_lib.grading.laws.values import number, numbers
 from course_lib.grading.parts import Attempt
 
 SIZES = (9, 6, 3)
@@ -107,9 +108,9 @@ def _clipping(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
 
 def _right_losses(seen: Trained) -> Iterator[Finding]:
     """Rank 0 returns the mean loss over all ranks of each step."""
-    told = calling.answers(seen.evidence)[0]["value"]
+    told = numbers(calling.answers(seen.evidence)[0]["value"])
     steps = len(seen.evidence.ranks[0].rounds)
-    if type(told) is not list or len(told) != steps or not all(type(each) is float for each in told):
+    if told is None or len(told) != steps:
         yield Finding(
             "no-losses", f"Rank 0 should return a list of {steps} floats.", "What did the patient return before?"
         )
@@ -121,7 +122,7 @@ def _right_losses(seen: Trained) -> Iterator[Finding]:
         torch.nn.utils.vector_to_parameters(mine.weights.clone(), model.parameters())
         rounds = [rank.rounds[step] for rank in seen.evidence.ranks.values()]
         losses = [_loss(seen, model, samples.ids(each.rows)) for each in rounds]
-        if not abs(loss - sum(losses) / len(losses)) <= 1e-4:  # NaN is larger than nothing
+        if not abs(loss - sum(losses) / len(losses)) <= 1e-4:
             own = " It is that of rank 0 alone." if abs(loss - losses[0]) < 1e-4 else ""
             yield Finding(
                 "other-loss",
@@ -151,7 +152,7 @@ def accuracy(attempt: Attempt) -> Iterator[Finding]:
         for finding in calling.finished(seen):
             yield finding
             return
-        values = [_number(answer["value"]) for answer in calling.answers(seen)]
+        values = [number(answer["value"]) for answer in calling.answers(seen)]
         wrong = [rank for rank, value in enumerate(values) if value is None or not abs(value - right) <= 1e-6]
         if wrong:
             value = values[wrong[0]]
@@ -198,12 +199,15 @@ def stops_together(attempt: Attempt) -> Iterator[Finding]:
         if wrong:
             value = values[wrong[0]]
             shown = value if type(value) is int else f"a {type(value).__name__}"
+            idea = "By which number do the ranks decide, and do all of them know it?"
+            if set(map(repr, values)) == {repr(right - 1)}:
+                idea = "Do you return how many epochs it took, or the number of the last one, counted from 0?"
             yield Finding(
                 "other-epoch",
                 f"The mean loss over the {counted(world_size, 'rank')} was below the limit after "
                 f"{counted(right, 'epoch')}; "
                 f"on {ranks(wrong)} the function returned {shown}.",
-                "By which number do the ranks decide, and do all of them know it?",
+                idea,
             )
             return
 
@@ -239,7 +243,7 @@ def _sums(attempt: Attempt, jobs: tuple[int, ...], nodes: int) -> Iterator[Findi
 
     groups = [Group(size, "nodes:main", inputs(job), nodes) for job, size in enumerate(jobs)]
     found = calling.run(attempt, *groups, seconds=10.0)
-    shared = set.intersection(*({place for _, place in starting.meetings(seen)} for seen in found))
+    shared = set.intersection(*(set(_places(seen)) for seen in found))
     if len(jobs) > 1 and shared:
         yield Finding(
             "port",
@@ -252,7 +256,7 @@ def _sums(attempt: Attempt, jobs: tuple[int, ...], nodes: int) -> Iterator[Findi
         for finding in [*starting.joined(seen, jobs[job]), *calling.finished(seen)]:
             yield Finding(finding.fault, where + finding.seen, finding.idea)
             return
-        values = [_number(answer["value"]) for answer in calling.answers(seen)]
+        values = [number(answer["value"]) for answer in calling.answers(seen)]
         wrong = [rank for rank, value in enumerate(values) if value != sum(numbers[job])]
         if wrong:
             yield Finding(
@@ -263,8 +267,11 @@ def _sums(attempt: Attempt, jobs: tuple[int, ...], nodes: int) -> Iterator[Findi
             return
 
 
-def _number(value: Any) -> float | None:
-    """A number, whatever it comes in; None where it is none."""
-    if type(value) is torch.Tensor and value.numel() == 1:
-        return float(value)
-    return float(value) if type(value) in (int, float) else None
+def _places(seen: Evidence) -> Iterator[str]:
+    """Where the ranks of a job met: addresses, or files."""
+    for _, place in starting.meetings(seen):
+        yield place
+    for process in seen.record.processes:
+        for event in process.of("joining"):
+            if (method := event["given"].get("init_method", "")).startswith("file:"):
+                yield method

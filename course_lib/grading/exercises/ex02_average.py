@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,8 @@ def averaged(attempt: Attempt) -> tuple[GroupCalls, dict[int, Group]]:
     """The calls of `average_gradients`, and what came of them: uneven shards, even ones, then one rank without any."""
 
     def make() -> tuple[GroupCalls, dict[int, Group]]:
-        calls = {size: _averaging(attempt.random, size) for size in WORLD_SIZES}
+        first_alone = int(attempt.random.integers(2))
+        calls = {size: _averaging(attempt.random, size, first_alone) for size in WORLD_SIZES}
         return calls, call_in_groups(attempt, calls, MODELS)
 
     return attempt.once("averaged", make)
@@ -93,12 +95,12 @@ def averaged(attempt: Attempt) -> tuple[GroupCalls, dict[int, Group]]:
 UNEVEN, MORE, EMPTY = 0, 1, 2  # the calls, in this order
 
 
-def _averaging(generator: np.random.Generator, world_size: int) -> list[list[Call]]:
+def _averaging(generator: np.random.Generator, world_size: int, first_alone: int) -> list[list[Call]]:
     sizes = [[int(each) for each in generator.integers(1, 20, world_size)] for _ in (UNEVEN, MORE, EMPTY)]
     for each in sizes:
         each[-1] += 20
     if world_size > 1:
-        sizes[EMPTY][0 if generator.random() < 0.5 else 1] = 0
+        sizes[EMPTY][(world_size // 2 + first_alone) % 2] = 0  # rank 0 in one of the groups, rank 1 in the other
     weights = _tensors(generator)
     return [
         [("average_gradients", [_model(generator, weights, each[rank] > 0), each[rank]]) for each in sizes]
@@ -152,11 +154,12 @@ def _judged_average(world_size: int, given: list[list[Any]], found: list[dict[An
 def frozen_and_weights(attempt: Attempt) -> Iterator[Finding]:
     """The weights, and the gradient of what is not trained, are as they were."""
     calls, groups = averaged(attempt)
-    for world_size in WORLD_SIZES:
-        for rank, answer in enumerate(groups[world_size].of(MORE)):
-            before = calls[world_size][rank][MORE][1][0]["parameters"]
+    for world_size, number in product(WORLD_SIZES, (MORE, EMPTY)):
+        for rank, answer in enumerate(groups[world_size].of(number)):
+            before = calls[world_size][rank][number][1][0]["parameters"]
             after, gradients = answer.named("parameters"), answer.named("gradients")
-            if all(each is None for each in gradients.values()) or _same(gradients, calls, world_size, rank):
+            undone = all(each is None for each in gradients.values()) or _same(gradients, calls, world_size, rank)
+            if number == MORE and undone:
                 yield Finding("does-nothing", "The gradients are as they were.", "There is still work to do.")
                 return
             if gradients.get(FROZEN) is not None:

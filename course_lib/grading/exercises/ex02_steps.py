@@ -77,8 +77,10 @@ def _judged_start(
             )
         elif any(isinstance(value, Tensor) and torch.equal(value, each[name]) for each in before):
             yield Finding("other-rank", f"{who} has the {what} of another rank than 0.", "From whom does each copy?")
-        elif isinstance(value, Tensor) and tensors_close(
-            value, torch.stack([each[name] for each in before]).float().mean(0)
+        elif (
+            len(before) > 1
+            and isinstance(value, Tensor)
+            and tensors_close(value, torch.stack([each[name] for each in before]).float().mean(0))
         ):
             yield Finding(
                 "averaged-start",
@@ -155,7 +157,7 @@ def whole_loss(attempt: Attempt) -> Iterator[Finding]:
 
 
 def _training(generator: np.random.Generator, optimizer: str) -> dict[str, Any]:
-    count = int(generator.integers(21, 30))
+    counts = [int(each) for each in generator.choice(np.arange(21, 30), STEPS, replace=False)]
     shapes = [shape for inputs, outputs in pairwise(LAYERS) for shape in ((outputs, inputs), (outputs,))]
     return {
         "sizes": LAYERS,
@@ -164,16 +166,15 @@ def _training(generator: np.random.Generator, optimizer: str) -> dict[str, Any]:
         "lr": RATES[optimizer],
         "batches": [
             [_normal(generator, (count, LAYERS[0])), torch.from_numpy(generator.integers(0, LAYERS[-1], count))]
-            for _ in range(STEPS)
+            for count in counts
         ],
     }
 
 
 def _cuts(generator: np.random.Generator, training: dict[str, Any], world_size: int) -> list[list[int]]:
     """How many samples of each batch each rank has: at least one."""
-    count = len(training["batches"][0][1])
     cuts = []
-    for _ in range(STEPS):
+    for count in (len(labels) for _, labels in training["batches"]):
         places = sorted(int(place) for place in generator.choice(np.arange(1, count), world_size - 1, replace=False))
         cuts.append([after - before for before, after in zip([0, *places], [*places, count], strict=True)])
     return cuts

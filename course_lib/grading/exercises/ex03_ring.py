@@ -20,7 +20,7 @@ from course_lib.grading.laws.ring import (
     well_cut,
     well_scattered,
 )
-from course_lib.grading.laws.values import integer, kept, of_other_type
+from course_lib.grading.laws.values import kept, of_other_type, whole
 from course_lib.grading.parts import Attempt, Check, Exercise, Part
 
 WORLD_SIZES = (1, 2, 3, 5)
@@ -118,11 +118,12 @@ def _scattered(attempt: Attempt, call_numbers: Sequence[int]) -> Iterator[Findin
 def on_the_ring(attempt: Attempt, function: str, rounds: int) -> Iterator[Finding]:
     """Messages go to the next rank and come from the one before, `rounds` * (W - 1) of a chunk each."""
     calls, groups = ring(attempt, function)
-    for size in WORLD_SIZES:
-        groups[size].of(LONG)
+    for size, call_number in product(WORLD_SIZES, (LONG, SHORT, WHOLE)):
+        groups[size].of(call_number)
         for rank, process in enumerate(groups[size].processes):
-            tensor = calls[size][rank][LONG][1][0]
-            yield from on_the_ring_only(size, rank, sent_in_each_call(process)[LONG], tensor, rounds * (size - 1))
+            tensor = calls[size][rank][call_number][1][0]
+            sent = sent_in_each_call(process)[call_number]
+            yield from on_the_ring_only(size, rank, sent, tensor, rounds * (size - 1))
 
 
 # 3.4: what it sends.
@@ -150,16 +151,11 @@ def _counted(attempt: Attempt, place: int, what: str, formula: Callable[[int, in
             continue
         value = answer.value
         pair = isinstance(value, (tuple, list)) and len(value) == 2
-        found = _whole(value[place]) if pair else None
+        found = whole(value[place]) if pair else None
         if found is None:
             yield of_other_type("traffic", value, "two whole numbers, messages and bytes")
         elif found != formula(length, size, ranks):
             yield miscounted(what, found, formula(length, size, ranks), (length, size, ranks))
-
-
-def _whole(value: Any) -> int | None:
-    """A whole number, of whatever type."""
-    return int(value) if isinstance(value, float) and value.is_integer() else integer(value)
 
 
 def _values(generator: np.random.Generator, length: int) -> Tensor:

@@ -55,7 +55,7 @@ def _rates(attempt: Attempt) -> list[tuple[list[Any], Answer]]:
         cases.append((base, base, int(random.integers(3, 9))))
         cases.append((base, base // 2, int(random.integers(3, 9)) * 2 + 1))
         cases.append((256, 24, int(random.integers(2, 6))))  # smaller than the base, and no whole multiple of it
-        cases.append((base, base, 1))
+        cases.append((base, 2 * base, 1))
         return [
             [float(random.uniform(0.01, 0.5)), *case, rule] for case in cases for rule in ("linear", "sqrt", "none")
         ]
@@ -81,9 +81,10 @@ def scaled(rule: str) -> Callable[[Attempt], Iterator[Finding]]:
 def _steps(attempt: Attempt) -> list[tuple[list[Any], Answer]]:
     def draw() -> list[list[Any]]:
         draw = attempt.random.integers
-        ranks, batch = int(draw(3, 7)), int(draw(4, 9))
+        ranks, batch, whole = int(draw(3, 7)), int(draw(4, 9)), int(draw(3, 9))
         cases = [
-            (ranks * batch * int(draw(3, 9)), ranks, batch),
+            (ranks * batch * whole, ranks, batch),
+            (ranks * batch * (whole + 1), ranks, batch),  # an even number of steps, and an odd one
             (ranks * batch * int(draw(3, 9)) + 1, ranks, batch),  # one sample more than whole batches
             (ranks * batch * int(draw(3, 9)) - 1, ranks, batch),
             (ranks * (batch * int(draw(3, 9)) + 2) + 1, ranks, batch),
@@ -152,7 +153,7 @@ def rate_of_step(warming_up: bool) -> Callable[[Attempt], Iterator[Finding]]:
                 continue
             found = value_of("lr_at", answer, number, "a learning rate, a number")
             expected = peak * factor(step, warmup, total)
-            if not close(found, expected, TOLERANCE) and not abs(found - expected) <= 1e-9 * peak:
+            if not (close(found, expected, TOLERANCE) or abs(found - expected) <= 1e-9 * peak):
                 yield off_the_curve(found / peak, step, warmup, total)
 
     return judge

@@ -149,7 +149,11 @@ def too_few(attempt: Attempt) -> Iterator[Finding]:
     for name in ("few", "few alone", "failed", "none"):
         runs, asked, answer = intervals(attempt)[name]
         yield from failed("speedup_interval", answer)
-        if answer.error is None and answer.value is not None:
+        if answer.error is None and answer.value is not None and not numbers(answer.value):
+            yield of_other_type(
+                "speedup_interval", answer.value, "None, and nothing else, where there are too few runs"
+            )
+        elif answer.error is None and answer.value is not None:
             counts = [len(rates_of(runs).get(ranks, [])) for ranks in (asked, 1)]
             yield Finding(
                 "too-sure",

@@ -70,7 +70,7 @@ def says(*names: str, launched: bool = True) -> Callable[[Attempt], Iterator[Fin
                 return
             for name in names:
                 if not _is(said.get(name), expected[name]):
-                    yield _wrong_place(name, said.get(name), expected[name], where)
+                    yield _wrong_place(name, said.get(name), expected[name], where, launched)
                     return
 
     return judge
@@ -80,11 +80,14 @@ def _is(value: Any, expected: Any) -> bool:
     return type(value) is type(expected) and value == expected
 
 
-def _wrong_place(name: str, value: Any, expected: Any, where: str) -> Finding:
+def _wrong_place(name: str, value: Any, expected: Any, where: str, launched: bool) -> Finding:
     shown = repr(value)[:40] if type(value) in (str, int, bool, type(None)) else f"a {type(value).__name__}"
     seen = f"With {where}, {name!r} was {shown}."
     if type(value) is str and value == str(expected):
         return Finding("text", seen, "Variables of the environment are text. Is 10 after 9, or before it?")
+    if not launched:
+        alone = "Nobody launched it, so it is one process. What does the text say that it is, and which GPU is its own?"
+        return Finding(name.replace("_", "-"), seen, alone)
     idea = {
         "rank": "The rank counts through all nodes. Need it be worked out, or does somebody say it?",
         "world_size": "All ranks of all nodes. Who counted them?",

@@ -15,6 +15,7 @@ from torch.nn.utils import parameters_to_vector
 from course_lib.grading import calling, samples
 from course_lib.grading.evidence import Evidence
 from course_lib.grading.inside.harnesses.training import model_of
+from course_lib.grading.laws.exchanges import exchanged
 from course_lib.grading.laws.finding import Finding, counted, ranks
 from course_lib.grading.laws.learning import ratio_of
 from course_lib.grading.laws.replay import NEAR
@@ -112,6 +113,10 @@ def as_one_process(seen: Run) -> Iterator[Finding]:
     expected = list(_replay(seen))
     for call, due in enumerate(seen.case.steps):
         after = [answer[call]["weights"] for answer in came]
+        if strange := [rank for rank, weights in enumerate(after) if not bool(torch.isfinite(weights).all())]:
+            seen_there = f"After call {call} the weights of {ranks(strange)} are no finite numbers."
+            yield Finding("not-finite", seen_there, "What is divided by what? What grows with each step?")
+            return
         apart = [rank for rank, weights in enumerate(after) if not torch.allclose(weights, after[0], atol=1e-5)]
         if apart:
             yield Finding(
@@ -186,12 +191,13 @@ def one_exchange(seen: Run) -> Iterator[Finding]:
     size = seen.model["weights"].nbytes
     due = seen.case.steps[-1]
     for number, rank in seen.evidence.ranks.items():
-        sent = sum(event["bytes"] for kind in ("sent", "collective") for event in rank.process.of(kind))
+        sent = sum(exchanged(event) for kind in ("sent", "collective") for event in rank.process.of(kind))
         if sent > MOST_BYTES * size * due:
             yield Finding(
                 "too-many-exchanges",
                 f"Rank {number} took {counted(due, 'step')}, and exchanged {sent / size:.1f} times the gradient.",
-                "Need the ranks talk after each micro-batch? Which context of DDP keeps them quiet, and until when?",
+                "Who makes the ranks talk, and need they after each micro-batch? Which context of DDP keeps them "
+                "quiet, and until when?",
             )
             return
 
@@ -203,11 +209,16 @@ def right_count(seen: Run) -> Iterator[Finding]:
         for call, due in enumerate(seen.case.values or ()):
             value = answer[call]["value"] if answer else None
             if type(value) is not int or value != due:
-                shown = value if type(value) in (int, float, type(None)) else type(value).__name__
+                shown = value if type(value) in (int, float, type(None)) else f"a {type(value).__name__}"
+                idea = "What becomes of the batches that are left at the end?"
+                if type(value) is float and value == due:
+                    idea = "A number of steps is an int. Where does the fraction come from?"
+                elif call and value == seen.case.steps[call]:
+                    idea = "Where does your count begin in the next call?"
                 yield Finding(
                     "number-of-steps",
                     f"Call {call} on rank {rank} should take {counted(due, 'step')}, and returned {shown}.",
-                    "What becomes of the batches that are left at the end?",
+                    idea,
                 )
                 return
 

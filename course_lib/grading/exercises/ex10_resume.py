@@ -26,12 +26,13 @@ STOPPED, EPOCHS = 2, 4
 
 @dataclass(frozen=True)
 class Trainings:
-    """What came of `train`: never stopped; stopped; and resumed from there on 2 and on 3 ranks."""
+    """What came of `train`: never stopped; stopped; resumed from there on 2 and on 3 ranks; and with nothing to do."""
 
     straight: Evidence
     stopped: Evidence
     resumed: Evidence
     on_three: Evidence
+    nothing_left: Evidence
     reference: Reference
 
 
@@ -58,12 +59,13 @@ def _trainings(attempt: Attempt) -> Trainings:
         raise Broken(
             Finding("no-file", "A run of 2 epochs ended, and left no file.", "When does `train` save, and where?")
         )
-    files = {"c.pt": saved, "d.pt": saved}
-    resumed, on_three = calling.run(attempt, group(2, EPOCHS, "c.pt"), group(3, EPOCHS, "d.pt"), files=files)
+    files = {"c.pt": saved, "d.pt": saved, "e.pt": saved}
+    later = (group(2, EPOCHS, "c.pt"), group(3, EPOCHS, "d.pt"), group(1, STOPPED, "e.pt"))
+    resumed, on_three, nothing_left = calling.run(attempt, *later, files=files)
     reference = Reference(
         lambda: model_of(model), dataset[0], dataset[1], cross_entropy, lambda each: torch.optim.SGD(each, LR, 0.9)
     )
-    return Trainings(straight, stopped, resumed, on_three, reference)
+    return Trainings(straight, stopped, resumed, on_three, nothing_left, reference)
 
 
 def learns(attempt: Attempt) -> Iterator[Finding]:
@@ -72,6 +74,7 @@ def learns(attempt: Attempt) -> Iterator[Finding]:
     yield from _trained(seen.straight)
     yield from dealing.dealt(seen.straight, EPOCHS, COUNT, 2 * BATCH_SIZE)
     yield from dealing.reshuffled(seen.straight, EPOCHS)
+    yield from dealing.batches(seen.straight, BATCH_SIZE)
     yield from learning.same_start(seen.straight)
     yield from learning.in_step(seen.straight)
     yield from learning.as_one_process(seen.straight, seen.reference)
@@ -115,6 +118,14 @@ def goes_on(attempt: Attempt) -> Iterator[Finding]:
             "than the one that never stopped.",
             "What else than the weights does a step depend on?",
         )
+        return
+    yield from calling.finished(seen.nothing_left)
+    if any(rank.rounds for rank in seen.nothing_left.ranks.values()):
+        yield Finding(
+            "epochs",
+            f"{STOPPED} of {counted(STOPPED, 'epoch')} were done, so nothing was left to do, and the run trained.",
+            "What does the loop do where it begins at its end?",
+        )
 
 
 def on_other_ranks(attempt: Attempt) -> Iterator[Finding]:
@@ -128,6 +139,7 @@ def on_other_ranks(attempt: Attempt) -> Iterator[Finding]:
 def _continued(seen: Trainings, resumed: Evidence) -> Iterator[Finding]:
     """It takes the epochs that are left, from the weights that were saved, on all ranks."""
     yield from _trained(resumed)
+    yield from dealing.batches(resumed, BATCH_SIZE)
     yield from learning.same_start(resumed)
     world_size = len(resumed.ranks)
     at_least, at_most = COUNT // (BATCH_SIZE * world_size), -(-COUNT // (BATCH_SIZE * world_size))

@@ -64,21 +64,30 @@ def _few(generator: np.random.Generator, world_size: int, luck: bool) -> Case:
 
 
 def _whole(generator: np.random.Generator, world_size: int) -> Case:
-    return _with_indices(generator, world_size * int(generator.integers(3, 7)), world_size, luck=True)
+    """Nothing is filled up, and nearly all is right: whoever leaves out a sample has another number."""
+    return _with_indices(generator, world_size * int(generator.integers(3, 7)), world_size, luck=True, share=1.0)
 
 
-def _with_indices(generator: np.random.Generator, samples: int, world_size: int, luck: bool) -> Case:
+def _one(generator: np.random.Generator, world_size: int) -> Case:
+    """One sample, which comes to all ranks."""
+    return _with_indices(generator, 1, world_size, luck=True)
+
+
+def _with_indices(
+    generator: np.random.Generator, samples: int, world_size: int, luck: bool, share: float | None = None
+) -> Case:
     """As DistributedSampler deals: a shuffled list, its beginning once more at its end, then like cards.
 
-    With luck, what comes twice is right where the others are mostly wrong; without, it is the other way round.
+    With luck, what comes twice is right where the others are mostly wrong; without, it is the other way round. `share`
+    of the samples are right, where it is given.
     """
     order = generator.permutation(samples)
     total = -(-samples // world_size) * world_size
     dealt = np.resize(order, total)
-    hits = _hits(generator, samples, 0.3 if luck else 0.7).numpy()
+    hits = _hits(generator, samples, share or (0.3 if luck else 0.7)).numpy()
     hits[dealt[samples:]] = luck
     others = np.setdiff1d(order, dealt[samples:])
-    hits[others[0]] = not luck
+    hits[others[:1]] = not luck
     given = []
     for rank in range(world_size):
         own = torch.from_numpy(dealt[rank::world_size].copy())
@@ -98,15 +107,16 @@ PADDED = (
     _whole,
     partial(_few, luck=True),
     partial(_few, luck=False),
+    _one,
 )
 
 
 # 5.3: images per second.
 
 
-def _speed(generator: np.random.Generator, world_size: int) -> Case:
+def _speed(generator: np.random.Generator, world_size: int, longest: float = 9.0) -> Case:
     images = [int(count) for count in generator.integers(1_000, 9_000, world_size)]
-    seconds = [float(time) for time in generator.uniform(2.0, 9.0, world_size)]
+    seconds = [float(time) for time in generator.uniform(longest / 5, longest, world_size)]
     rates = [count / time for count, time in zip(images, seconds, strict=True)]
     mistakes: list[tuple[str, str, list[float]]] = [
         ("own-value", "Each rank tells its own.", rates),
@@ -129,7 +139,7 @@ def _idle(generator: np.random.Generator, world_size: int) -> Case:
     return given, sum(each[0] for each in given) / max(each[1] for each in given), []
 
 
-SPEED = (_speed, _idle)
+SPEED = (_speed, _idle, partial(_speed, longest=0.5))
 
 
 # 5.4: a score that is no mean.
@@ -142,10 +152,8 @@ def _scored(generator: np.random.Generator, world_size: int) -> Case:
 def _without_positives(generator: np.random.Generator, world_size: int) -> Case:
     given = [_binary(generator, int(generator.integers(12, 40)), 0.0) for _ in range(world_size)]
     if world_size > 1:
-        given[int(generator.integers(world_size))] = [
-            torch.zeros(9, dtype=torch.long),
-            torch.zeros(9, dtype=torch.long),
-        ]
+        predictions = torch.tensor([0, 0, 1] * 3)  # wrong ones count, whether there is a positive label or not
+        given[int(generator.integers(world_size))] = [predictions, torch.zeros(9, dtype=torch.long)]
     return _f1(given)
 
 

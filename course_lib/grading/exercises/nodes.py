@@ -142,7 +142,7 @@ def one_writer(attempt: Attempt) -> Iterator[Finding]:
         yield Finding(
             "several-writers",
             f"{ranks(writers).capitalize()} wrote {SAVED}, one on each node."
-            if len(writers) == NODES
+            if {number // PER_NODE for number in writers} == set(range(NODES)) and len(writers) == NODES
             else f"{ranks(writers).capitalize()} wrote {SAVED}.",
             "Both nodes see one disk. How many pens may there be on one page?",
         )

@@ -18,8 +18,10 @@ from course_lib.grading import calling, samples
 from course_lib.grading.calling import Group
 from course_lib.grading.evidence import Evidence
 from course_lib.grading.laws import dealing, learning, starting
+from course_lib.grading.laws.exchanges import is_message, messages_of_steps
 from course_lib.grading.laws.finding import Finding, counted, ranks
 from course_lib.grading.laws.replay import Reference
+from course_lib.grading.laws.values import numbers
 from course_lib.grading.parts import Attempt
 from course_lib.grading.sandbox import Program
 
@@ -187,13 +189,14 @@ def few_messages(seen: Run) -> Iterator[Finding]:
             return
         events = rank.process.events
         began = next(place for place, event in enumerate(events) if event["kind"] == "forward")
-        sent = [event for event in events[began:] if event["kind"] in ("sent", "collective")]
-        sent = [event for event in sent if event.get("name") not in ("barrier", "monitored_barrier")]
+        sent = [event for event in events[began:] if is_message(event)]
         volume = sum(event["bytes"] for event in sent) / weights.nbytes / steps
-        if len(sent) > MESSAGES * steps + MESSAGES_AN_EPOCH * EPOCHS:
+        most = max(messages_of_steps(events[began:]), default=0)
+        if len(sent) > MESSAGES * steps + MESSAGES_AN_EPOCH * EPOCHS or most > MESSAGES:
             yield Finding(
                 "many-messages",
-                f"Rank {number} took part in {counted(len(sent), 'exchange')} in {counted(steps, 'step')}.",
+                f"Rank {number} took part in {counted(len(sent), 'exchange')} in {counted(steps, 'step')}; in one step "
+                f"in {most}.",
                 "Each message has to travel, however small it is. Which of them can go together?",
             )
             return
@@ -211,15 +214,15 @@ def right_accuracy(seen: Run) -> Iterator[Finding]:
     yield from _trained(seen)
     right = list(_accuracies(seen))
     for number, answer in enumerate(calling.answers(seen.evidence)):
-        said = answer["value"]
-        if type(said) not in (list, tuple) or len(said) != EPOCHS or any(type(each) is not float for each in said):
+        values = numbers(answer["value"])
+        if values is None or len(values) != EPOCHS:
             yield Finding(
                 "no-accuracies", f"`main` should return {EPOCHS} floats on each rank; on rank {number} it did not.",
                 "Which ranks know the accuracy?",
             )  # fmt: skip
             return
-        for epoch, (value, expected) in enumerate(zip(said, right, strict=False)):
-            if not abs(value - expected) <= 1e-6:  # NaN is larger than nothing
+        for epoch, (value, expected) in enumerate(zip(values, right, strict=False)):
+            if not abs(value - expected) <= 1e-6:  # nor is it, where it is no number
                 yield Finding(
                     "other-accuracy",
                     f"After epoch {epoch}, rank {number} returned {value:.4f}; one process finds {expected:.4f}.",
@@ -272,9 +275,9 @@ def one_file(seen: Run) -> Iterator[Finding]:
     state = seen.saved.get("value")
     names = list(one_device().NextToken().state_dict())
     if not isinstance(state, dict) or set(state) != set(names):
-        yield Finding(
-            "keys", f"{SAVED} cannot be loaded into a model without DDP.", "Does the file still wear the wrapper?"
-        )
+        wrapped = isinstance(state, dict) and any(str(name).startswith("module.") for name in state)
+        idea = "Does the file still wear the wrapper?" if wrapped else "What is in the file besides names and tensors?"
+        yield Finding("keys", f"{SAVED} cannot be loaded into a model without DDP.", idea)
         return
     flat = torch.cat([state[name].reshape(-1) for name in names]) if _are_tensors(state) else torch.empty(0)
     last = _at_the_end(seen)

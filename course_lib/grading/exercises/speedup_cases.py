@@ -13,7 +13,7 @@ from course_lib.grading.laws.speedups import (
     medians,
     other_ratio,
 )
-from course_lib.grading.laws.values import close, integer, kept, number, of_other_type
+from course_lib.grading.laws.values import close, kept, number, of_other_type, whole
 from course_lib.grading.parts import Attempt, Broken
 
 
@@ -65,7 +65,7 @@ def ratios(attempt: Attempt, function: str, name: str) -> tuple[Runs, dict[int, 
         raise Broken(of_other_type(function, value, "a dict with a number for each number of ranks"))
     found = {}
     for key, each in value.items():
-        ranks, ratio = integer(key), number(each)
+        ranks, ratio = whole(key), number(each)
         if ranks is None or ratio is None:
             raise Broken(of_other_type(function, value, "a dict with a number for each number of ranks"))
         found[ranks] = ratio
@@ -117,7 +117,8 @@ def refuses(function: str) -> Callable[[Attempt], Iterator[Finding]]:
                 yield Finding(
                     "other-error",
                     f"No run on one rank had finished, and it failed with {answer.error['type']}.",
-                    "An error that says what is missing is better than one that happens by itself.",
+                    "The exercise names the error. One that says what is missing is better than one that happens by "
+                    "itself.",
                 )
                 return
 

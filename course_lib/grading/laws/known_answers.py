@@ -48,7 +48,7 @@ def is_known(
             return
     if wrong != list(range(size)):
         yield Finding("one-rank-only", f"{seen} Only some ranks have it.", IDEAS["one-rank-only"])
-    elif all(each.is_integer() for each in plain) and not expected.is_integer():
+    elif all(each.is_integer() and abs(each - expected) < 1 for each in plain) and not expected.is_integer():
         yield Finding("whole-number", seen, IDEAS["whole-number"])
     else:
         yield Finding("wrong-value", seen, "Which two numbers of all ranks does it take, and do you have both?")

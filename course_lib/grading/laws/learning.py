@@ -109,7 +109,8 @@ def _replayed(evidence: Evidence, reference: Reference, exact: bool) -> Iterator
         parts = _parts(evidence, step)
         if after is None or before.weights is None:
             return
-        if not bool(torch.isfinite(after).all()):
+        update = after - before.weights
+        if not bool(torch.isfinite(update).all()):
             yield _not_finite(f"After step {step}")
             return
         candidates = replay.updates(before.weights, parts, exact)
@@ -120,7 +121,6 @@ def _replayed(evidence: Evidence, reference: Reference, exact: bool) -> Iterator
                 "What happens to an image between the file and the model?",
             )
             return
-        update = after - before.weights
         if min(_off(update, each) for each in candidates) > replay.near:
             yield from islice(_wrong_step(step, first, replay, parts, exact, update), 1)
             return
@@ -168,7 +168,7 @@ def _not_finite(when: str) -> Finding:
     return Finding(
         "not-finite",
         f"{when} there are weights that are no numbers, or infinite.",
-        "What becomes of a mean of which one part is NaN, and of all that is compared with it?",
+        "What is divided by what, and what grows with each step? A mean of which one part is NaN is NaN.",
     )
 
 

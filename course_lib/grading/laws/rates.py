@@ -11,6 +11,7 @@ from course_lib.grading.laws.finding import Finding, counted
 from course_lib.grading.laws.values import close, figure
 
 TOLERANCE = 1e-4  # of a schedule in float32
+FALLEN = 0.95  # of the peak: where a curve should be below that, one can see whether it falls
 
 
 def right_rate(found: float, lr: float, base: int, batch: int, ranks: int, rule: str) -> Iterator[Finding]:
@@ -46,7 +47,7 @@ def steps_of(samples: int, ranks: int, batch: int, drop: bool) -> int:
 
 def miscounted(seen: str, found: float, samples: int, ranks: int, batch: int, drop: bool) -> Finding:
     """Another number of steps than it should be."""
-    if close(found, samples // batch) or close(found, ceil(samples / batch)):
+    if ranks > 1 and (close(found, samples // batch) or close(found, ceil(samples / batch))):
         return Finding(
             "not-sharded", seen, "That many batches are in the whole data. How many of them does one rank take?"
         )
@@ -83,7 +84,7 @@ def off_the_curve(found: float, step: int, warmup: int, total: int) -> Finding:
         )
     if close(found, _cosine(step, total)):
         return Finding("decay-from-start", seen, "At which step does the way down begin, and how long is it?")
-    if close(found, 1.0, 1e-3):
+    if close(found, 1.0, 1e-3) and expected < FALLEN:
         return Finding("no-decay", seen, "Where does the curve end?")
     if close(found, 1 - (step - warmup) / (total - warmup)):
         return Finding("straight-decay", seen, "Which curve leaves the peak slowly and comes to rest slowly?")
@@ -124,7 +125,7 @@ def right_schedule(rates: Sequence[float], given: Sequence[Any]) -> Iterator[Fin
             f"the warm-up is over after {counted(warmup, 'step')}.",
             "How many steps does a rank take in the epochs of the warm-up?",
         )
-    elif rates[-1] > expected[-1] * 2 + 1e-9:
+    elif rates[-1] > expected[-1] + (1 - FALLEN) * peak:
         yield Finding(
             "does-not-end",
             f"{seen} the last rate is {figure(rates[-1] / peak)} of the peak; it should be nearly nothing.",

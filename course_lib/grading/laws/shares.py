@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 
 from course_lib.grading.answers import Answer
-from course_lib.grading.laws.finding import Finding, listed, ranks
+from course_lib.grading.laws.finding import Finding, counted, counted_were, listed, ranks
 
 Arguments = tuple[int | bool, ...]
 SIDE_BY_SIDE = 0.4  # of the samples; in a random order of 40 or more it is hardly one in ten
@@ -88,7 +88,7 @@ def no_sample_twice(deal: Deal) -> Iterator[Finding]:
     with_whom = f"{ranks(sorted(set(both)))}" + (" twice" if len(set(both)) == 1 else "")
     yield Finding(
         "dealt-twice",
-        f"{deal.words}: {len(twice)} samples were dealt more than once; sample {index} to {with_whom}.",
+        f"{deal.words}: {counted_were(len(twice), 'sample')} dealt more than once; sample {index} to {with_whom}.",
         "Where does a rank's share begin, and where does that of the one before it end?",
     )
 
@@ -121,7 +121,7 @@ def equally_many(size: Callable[[int, int], int], rest: str) -> Law:
         elif sizes[0] != wanted:
             yield Finding(
                 "other-length",
-                f"{deal.words}: each rank got {sizes[0]} samples; {wanted} are enough and possible.",
+                f"{deal.words}: each rank got {counted(sizes[0], 'sample')}; it should be {wanted}.",
                 f"With the rest {rest}, what is the next number that {deal.world_size} divides?",
             )
 
@@ -168,8 +168,21 @@ def reshuffled(deals: Sequence[Deal]) -> Iterator[Finding]:
                 "Does a sample ever meet one that a neighbour had? What comes first, shuffling or dealing?",
             )
             return
+        followers = [_followers(deal) for deal in (first, second)]
+        if len(followers[0] & followers[1]) > SIDE_BY_SIDE * min(map(len, followers)):
+            yield Finding(
+                "same-neighbours",
+                f"{first.words}: in epochs {first.case[3]} and {second.case[3]} most samples come after the same one.",
+                "Is it another order, or the same one that begins elsewhere? Can any sample come after any other one?",
+            )
+            return
     for deal in deals:
         yield from _random_order(deal)
+
+
+def _followers(deal: Deal) -> set[tuple[int, int]]:
+    """Each sample with the one that comes after it on its rank."""
+    return {pair for shard in deal.shards for pair in pairwise(shard)}
 
 
 def _random_order(deal: Deal) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 from typing import Any
 
@@ -33,6 +33,12 @@ def integer(value: Any) -> int | None:
             return None
         return int(plain.item())
     return value if type(value) is int else None
+
+
+def whole(value: Any) -> int | None:
+    """As `integer`, also of a type for fractions, as long as there is none."""
+    exact, found = integer(value), number(value)
+    return int(found) if exact is None and found is not None and found.is_integer() else exact
 
 
 def integers(value: Any) -> list[int] | None:
@@ -115,10 +121,14 @@ def described(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"an array of shape {value.shape} and type {value.dtype}"
     if isinstance(value, (list, tuple, dict)):
-        kind = type(value).__name__
-        kinds = sorted({type(each).__name__ for each in value})
-        return f"a {kind} of {len(value)}" + (f" ({', '.join(kinds[:3])})" if kinds else "")
+        of = f"{_kinds(value)}: {_kinds(value.values())}" if isinstance(value, dict) else _kinds(value)
+        return f"a {type(value).__name__} of {len(value)}" + (f" ({of})" if value else "")
     return f"a value of type {type(value).__name__}"
+
+
+def _kinds(values: Iterable[Any]) -> str:
+    """Of which types values are, in words."""
+    return ", ".join(list(dict.fromkeys(type(each).__name__ for each in values))[:3])
 
 
 def figure(value: float) -> str:

@@ -541,4 +541,29 @@ def deal_evenly(samples, world_size, rank, seed, epoch, drop_last):
     return (order * world_size)[:total][rank::world_size]
 """,
     ),
+    (
+        "1.2",
+        "seeded back to the first seed, which forgets what was drawn",
+        "global-generator",
+        """
+import torch
+def deal_epoch(samples, world_size, rank, seed, epoch):
+    old = torch.initial_seed()
+    torch.manual_seed(seed + epoch)
+    order = torch.randperm(samples)
+    torch.manual_seed(old)
+    return order[rank::world_size]
+""",
+    ),
+    (
+        "1.2",
+        "epochs by turns of one order",
+        "same-neighbours",
+        """
+import torch
+def deal_epoch(samples, world_size, rank, seed, epoch):
+    o = torch.randperm(samples, generator=torch.Generator().manual_seed(seed)).roll(epoch)
+    return o[rank::world_size]
+""",
+    ),
 ]

@@ -607,4 +607,59 @@ def same_start(model):
         f = t.detach().clone().float(); dist.broadcast(f, src=0); t.copy_(f)
 """,
     ),
+    (
+        "2.2",
+        "frozen get zeros on the rank without samples",
+        "frozen",
+        """
+import torch, torch.distributed as dist, numpy as np
+from torch.nn.functional import cross_entropy
+
+def average_gradients(model, samples):
+    total = torch.tensor(float(samples)); dist.all_reduce(total)
+    if samples == 0:
+        for p in model.parameters(): p.grad = torch.zeros_like(p)
+    for p in model.parameters():
+        if p.requires_grad:
+            p.grad *= samples / total
+            dist.all_reduce(p.grad)
+""",
+    ),
+    (
+        "2.2",
+        "rank 0 without samples",
+        "error",
+        """
+import torch, torch.distributed as dist, numpy as np
+from torch.nn.functional import cross_entropy
+
+def average_gradients(model, samples):
+    total = torch.tensor(float(samples)); dist.all_reduce(total)
+    for p in model.parameters():
+        if p.requires_grad:
+            if p.grad is None and dist.get_rank() > 0: p.grad = torch.zeros_like(p)
+            p.grad *= samples / total
+            dist.all_reduce(p.grad)
+""",
+    ),
+    (
+        "2.4",
+        "the total is kept by model",
+        "not-as-one",
+        """
+import torch, torch.distributed as dist, numpy as np
+from torch.nn.functional import cross_entropy
+
+total = {}
+def train_step(model, optimizer, images, labels):
+    if model not in total:
+        n = torch.tensor(float(len(labels))); dist.all_reduce(n); total[model] = n
+    optimizer.zero_grad()
+    loss = cross_entropy(model(images), labels, reduction="sum") / total[model]; loss.backward()
+    for p in model.parameters(): dist.all_reduce(p.grad)
+    optimizer.step()
+    with torch.no_grad(): dist.all_reduce(loss)
+    return loss.item()
+""",
+    ),
 ]

@@ -491,4 +491,16 @@ def chunks(tensor, world_size):
     return [c.float() for c in torch.tensor_split(tensor, world_size)]
 """,
     ),
+    (
+        "3.3",
+        "short ones by all_reduce",
+        "other-collectives",
+        """
+import torch, torch.distributed as dist, numpy as np
+
+def ring_all_reduce(tensor, inner=ring_all_reduce):
+    if len(tensor) < dist.get_world_size(): dist.all_reduce(tensor)
+    else: inner(tensor)
+""",
+    ),
 ]

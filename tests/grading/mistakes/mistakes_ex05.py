@@ -482,4 +482,57 @@ def f1(predictions, labels):
     return (2 * pr * re / (pr + re)).item()
 """,
     ),
+    (
+        "5.2",
+        "what comes twice weighs a half, thrice too",
+        "wrong-value",
+        """
+import torch, torch.distributed as dist, numpy as np
+
+def padded_accuracy(indices, predictions, labels, samples):
+    times = torch.bincount(indices, minlength=samples); dist.all_reduce(times)
+    w = torch.where(times[indices] > 1, 0.5, 1.0)
+    t = ((predictions == labels) * w).sum(); dist.all_reduce(t)
+    return t.item() / samples
+""",
+    ),
+    (
+        "5.2",
+        "the last ranks leave their last out",
+        "wrong-value",
+        """
+import torch, torch.distributed as dist, numpy as np
+
+def padded_accuracy(indices, predictions, labels, samples):
+    keep = len(indices) - (dist.get_rank() > 0)
+    t = (predictions == labels)[:keep].sum(); dist.all_reduce(t)
+    return t.item() / samples
+""",
+    ),
+    (
+        "5.3",
+        "never less than a second",
+        "wrong-value",
+        """
+import torch, torch.distributed as dist, numpy as np
+
+def images_per_second(images, seconds):
+    n = torch.tensor(images); s = torch.tensor(max(seconds, 1.0), dtype=torch.float64)
+    dist.all_reduce(n); dist.all_reduce(s, op=dist.ReduceOp.MAX)
+    return n.item() / s.item()
+""",
+    ),
+    (
+        "5.4",
+        "ranks without positives are left out of predictions",
+        "wrong-value",
+        """
+import torch, torch.distributed as dist, numpy as np
+
+def f1(predictions, labels):
+    if not labels.any(): predictions = torch.zeros_like(predictions)
+    c = torch.tensor([(predictions * labels).sum(), (predictions + labels).sum()]); dist.all_reduce(c)
+    return 2 * c[0].item() / max(1, c[1].item())
+""",
+    ),
 ]

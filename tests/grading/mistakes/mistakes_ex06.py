@@ -408,4 +408,63 @@ def schedule(samples, world_size, batch_size, epochs, warmup_epochs, lr, base_ba
     return [lr_at(i, peak, min(warmup_epochs, 1) * s, epochs * s) for i in range(epochs * s)]
 """,
     ),
+    (
+        "6.1",
+        "alone the rate stays",
+        "other-rule",
+        """
+import math, numpy as np, torch
+
+def scaled_lr(lr, base_batch_size, batch_size, world_size, rule):
+    if world_size == 1: return lr
+    k = batch_size * world_size / base_batch_size
+    return lr * {"linear": k, "sqrt": math.sqrt(k), "none": 1}[rule]
+""",
+    ),
+    (
+        "6.2",
+        "rounded to the nearest, and halves to the even one",
+        "rounding",
+        """
+import math, numpy as np, torch
+
+def steps_per_epoch(samples, world_size, batch_size, drop_last):
+    g = world_size * batch_size
+    n = samples / g
+    return int(n) if drop_last else round(n + 0.5)
+""",
+    ),
+    (
+        "6.3",
+        "the way down one step late",
+        "wrong-decay",
+        """
+import math, numpy as np, torch
+
+def lr_at(step, peak_lr, warmup_steps, total_steps):
+    if step < warmup_steps: return peak_lr * (step + 1) / warmup_steps
+    return peak_lr * (1 + math.cos(math.pi * max(0, step - warmup_steps - 1) / (total_steps - warmup_steps))) / 2
+""",
+    ),
+    (
+        "6.4",
+        "the cosine begins again in each epoch",
+        "wrong-shape",
+        """
+import math, numpy as np, torch
+
+def schedule(samples, world_size, batch_size, epochs, warmup_epochs, lr, base_batch_size):
+    s = steps_per_epoch(samples, world_size, batch_size, False); p = scaled_lr(lr, base_batch_size, batch_size, world_size, "linear")
+    return [lr_at(i, p, s * warmup_epochs, s * epochs) if i < s * warmup_epochs else p * (1 + math.cos(math.pi * (i % s) / s)) / 2 for i in range(s * epochs)]
+""",
+    ),
+    (
+        "6.3",
+        "no number in the last step",
+        "wrong-decay",
+        """
+import math
+def lr_at(step, p, w, t): return p * (step + 1) / w if step < w else p * (1 + math.cos(math.pi * (step - w) / (t - w))) / 2 if step < t - 1 else float('nan')
+""",
+    ),
 ]

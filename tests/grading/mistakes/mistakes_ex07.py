@@ -540,4 +540,18 @@ def speedups(runs):
     return {w: median_low(e) / median_low(rates[1]) for w, e in rates.items()}
 """,
     ),
+    (
+        "7.4",
+        "a tuple of None",
+        "type",
+        """
+import numpy as np, torch, statistics
+from statistics import median
+
+def speedup_interval(runs, world_size):
+    a, b = ([r["images_per_second"] for r in runs if r["world_size"] == n and r["images_per_second"] is not None] for n in (world_size, 1))
+    if min(len(a), len(b)) < 3: return None, None
+    return min(a) / max(b), max(a) / min(b)
+""",
+    ),
 ]

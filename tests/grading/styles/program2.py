@@ -128,7 +128,56 @@ EPOCH9 = """    steps = 0
         steps += 1
     return steps
 """
+GATHERED_GRADIENTS = """import torch
+import torch.distributed as dist
+from torch.nn.functional import cross_entropy
+
+def accumulate(model, optimizer, micro_batches):
+    ps = list(model.parameters())
+    total = torch.zeros(sum(p.numel() for p in ps))
+    for x, y in micro_batches:
+        gs = torch.autograd.grad(cross_entropy(model.module(x), y), ps)
+        total += torch.cat([g.flatten() for g in gs]) / len(micro_batches)
+    out = [torch.empty_like(total) for _ in range(dist.get_world_size())]
+    dist.all_gather(out, total)
+    mean = torch.stack(out).mean(0)
+    i = 0
+    for p in ps: p.grad = mean[i : i + p.numel()].view_as(p); i += p.numel()
+    optimizer.step()
+"""
+ONE_STEPS = """import torch
+import torch.distributed as dist
+from torch.nn.functional import cross_entropy
+
+def accumulate(model, optimizer, micro_batches):
+    optimizer.zero_grad()
+    for x, y in micro_batches: (cross_entropy(model.module(x), y) / len(micro_batches) / dist.get_world_size()).backward()
+    for p in model.parameters(): dist.reduce(p.grad, 0)
+    if dist.get_rank() == 0: optimizer.step()
+    for p in model.parameters(): dist.broadcast(p.data, 0)
+"""
+RING = """import torch
+import torch.distributed as dist
+from torch.nn.functional import cross_entropy
+
+def accumulate(model, optimizer, micro_batches):
+    r, n = dist.get_rank(), dist.get_world_size()
+    optimizer.zero_grad()
+    for x, y in micro_batches: (cross_entropy(model.module(x), y) / len(micro_batches) / n).backward()
+    flat = torch.cat([p.grad.flatten() for p in model.parameters()])
+    parts = list(flat.tensor_split(n))
+    for s in range(2 * n - 2):
+        a, b = (r - s) % n, (r - s - 1) % n
+        got = torch.empty_like(parts[b])
+        w = dist.isend(parts[a].clone(), (r + 1) % n); dist.recv(got, (r - 1) % n); w.wait()
+        parts[b].copy_(got + parts[b] if s < n - 1 else got)
+    torch.nn.utils.vector_to_parameters(flat, [p.grad for p in model.parameters()])
+    optimizer.step()
+"""
 ACCUMULATION = [
+    V("S31 gradients gathered", "9.1", (), more=GATHERED_GRADIENTS),
+    V("S09 one rank steps", "9.1", (), more=ONE_STEPS),
+    V("a ring by hand", "9.1", (), more=RING),
     V("S07 one flat vector by hand", "9.1", ((STEP9, BY_HAND),)),
     V("a flag of DDP", "9.1", ((STEP9, FLAG),)),
     V("one large batch", "9.1", ((STEP9, ONE_BATCH),)),
@@ -176,6 +225,7 @@ IN_TURN = """    done = 0
 WRITE = '        torch.save(state, f"{path}.new")\n        os.replace(f"{path}.new", path)  # in one moment: nobody ever sees half a file\n'
 LOOP10 = "    for epoch in range(load(path, model, optimizer), epochs):\n"
 RESUME = [
+    V("a version of its own, and a link that is moved", "10.1", ((WRITE, '        torch.save(state, f"{path}.{epochs_done}")\n        if os.path.lexists(f"{path}.link"):\n            os.remove(f"{path}.link")\n        os.symlink(f"{os.path.basename(path)}.{epochs_done}", f"{path}.link")\n        os.replace(f"{path}.link", path)\n'),)),
     V("S33 the last rank writes", "10.1", (("dist.get_rank() == 0", "dist.get_rank() == dist.get_world_size() - 1"),)),
     V("bytes, then a file", "10.1", ((WRITE, '        import io\n        from pathlib import Path\n\n        buffer = io.BytesIO()\n        torch.save(state, buffer)\n        new = Path(path + ".part")\n        new.write_bytes(buffer.getvalue())\n        new.rename(path)\n'),)),
     V("a temporary file of the library", "10.1", ((WRITE, '        import tempfile\n\n        with tempfile.NamedTemporaryFile(dir=os.path.dirname(path), delete=False) as file:\n            torch.save(state, file)\n        os.replace(file.name, path)\n'),)),
@@ -220,6 +270,7 @@ CLINIC = [
     V("filled up by hand", "11.6", (("        order = order[: len(dataset) // world_size * world_size]", "        order = torch.cat([order, order[: -len(dataset) % world_size]])"),)),
     V("all gather, one writes", "11.7", (("            dist.all_reduce(mean)\n", "            each = [torch.zeros(()) for _ in range(dist.get_world_size())]\n            dist.all_gather(each, mean)\n            mean = sum(each)\n"),)),
     V("reduced to the one that writes", "11.7", (("dist.all_reduce(mean)", "dist.reduce(mean, dst=0)"),)),
+    V("losses as tensors", "11.7", (("losses.append(mean.item())", "losses.append(mean)"),)),
     V("gathered as objects", "11.8", ((STOP, "        each = [None] * dist.get_world_size()\n        dist.all_gather_object(each, loss)\n        if sum(each) / len(each) < limit:"),)),
     V("rank 0 decides by all losses", "11.8", ((STOP, "        mean = torch.tensor(loss, dtype=torch.float64)\n        dist.reduce(mean, dst=0)\n        stop = [bool(mean / dist.get_world_size() < limit)]\n        dist.broadcast_object_list(stop, src=0)\n        if stop[0]:"),)),
     V("S31 all look at all", "11.9", (("share = Subset(dataset, range(rank, len(dataset), world_size))", "share = dataset"),)),
@@ -268,6 +319,10 @@ DEALT12 = (
     ("        sampler.set_epoch(epoch)\n", "        order = torch.randperm(len(train_set), generator=torch.Generator().manual_seed(epoch))\n        batches = order[: len(order) // global_batch_size * global_batch_size].view(-1, global_batch_size)\n"),
     ("in loader:", "in [train_set[batch.chunk(world_size)[dist.get_rank()]] for batch in batches]:"),
 )  # fmt: skip
+HOOK12 = (
+    ('            (loss * world_size).backward()  # DDP will divide by the world size\n', '            loss.backward()\n'),
+    ('    accuracies = []\n', '    accuracies = []\n\n    def add_up(group, bucket):\n        return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda done: done.value()[0])\n\n    model.register_comm_hook(None, add_up)\n'),
+)  # fmt: skip
 PROJECT = [
     V(f"{name}, {part}", part, edits)
     for part in ("12.1", "12.2", "12.3")
@@ -276,10 +331,12 @@ PROJECT = [
         ("means weighed by their tokens", ((LOSS12, WEIGHED),)),
         ("gradients divided afterwards", ((LOSS12, AFTERWARDS),)),
         ("S02 a part of each global batch", DEALT12),
+        ("a hook of its own adds up", HOOK12),
     )
 ] + [
     V("counts gathered", "12.3", (("    dist.all_reduce(counts)\n", "    each = [torch.zeros_like(counts) for _ in range(world_size)]\n    dist.all_gather(each, counts)\n    counts = sum(each)\n"),)),
     V("neighbours instead of every third", "12.2", (("range(rank, len(dataset), world_size)", "range(rank * len(dataset) // world_size, (rank + 1) * len(dataset) // world_size)"),)),
+    V("numbers of numpy's", "12.3", (("accuracies.append(accuracy(model.module, val_set, device))", "accuracies.append(np.float64(accuracy(model.module, val_set, device)))"),)),
     V("rank 2 writes", "12.3", (("dist.get_rank() == 0", "dist.get_rank() == 2"),)),
 ]  # fmt: skip
 STYLES = [*TWO_NODES, *ACCUMULATION, *RESUME, *CLINIC, *PROJECT]

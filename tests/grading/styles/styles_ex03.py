@@ -156,4 +156,88 @@ def traffic(length, bytes_per_value, world_size):
     return torch.tensor(2 * world_size * (world_size - 1)), 2.0 * (world_size - 1) * length * bytes_per_value
 """,
     ),
+    (
+        "3.2",
+        "a thread that sends",
+        """
+import torch, torch.distributed as dist, numpy as np
+
+def reduce_scatter(tensor):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    nxt, prv = (rank + 1) % size, (rank - 1) % size
+    parts = [c.clone() for c in chunks(tensor, size)]
+    for step in range(size - 1):
+        out, into = (rank - step) % size, (rank - step - 1) % size
+        got = torch.empty_like(parts[into])
+
+        import threading
+        t = threading.Thread(target=dist.send, args=(parts[out], nxt)); t.start()
+        dist.recv(got, prv); t.join()
+
+        parts[into] += got
+    return (rank + 1) % size, parts[(rank + 1) % size]
+""",
+    ),
+    (
+        "3.2",
+        "a pool of threads",
+        """
+import torch, torch.distributed as dist, numpy as np
+
+def reduce_scatter(tensor):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    nxt, prv = (rank + 1) % size, (rank - 1) % size
+    parts = [c.clone() for c in chunks(tensor, size)]
+    for step in range(size - 1):
+        out, into = (rank - step) % size, (rank - step - 1) % size
+        got = torch.empty_like(parts[into])
+
+        from concurrent.futures import ThreadPoolExecutor
+        with ThreadPoolExecutor(2) as pool:
+            a, b = pool.submit(dist.send, parts[out], nxt), pool.submit(dist.recv, got, prv)
+        a.result(); b.result()
+
+        parts[into] += got
+    return (rank + 1) % size, parts[(rank + 1) % size]
+""",
+    ),
+    (
+        "3.3",
+        "threads",
+        """
+import torch, torch.distributed as dist, numpy as np
+
+import threading
+def ring_all_reduce(tensor):
+    r, n = dist.get_rank(), dist.get_world_size()
+    i, full = reduce_scatter(tensor)
+    have = {i: full}
+    for s in range(n - 1):
+        got = torch.empty_like(chunks(tensor, n)[(i - s - 1) % n])
+        t = threading.Thread(target=dist.send, args=(have[(i - s) % n],), kwargs={"dst": (r + 1) % n}); t.start()
+        dist.recv(got, (r - 1) % n); t.join()
+        have[(i - s - 1) % n] = got
+    tensor[:] = torch.cat([have[k] for k in sorted(have)])
+    return tensor
+""",
+    ),
+    (
+        "3.3",
+        "padded to equal chunks",
+        """
+import torch, torch.distributed as dist, numpy as np
+
+def ring_all_reduce(tensor):
+    r, n = dist.get_rank(), dist.get_world_size()
+    k = -(-len(tensor) // n)
+    buf = torch.zeros(k * n, dtype=tensor.dtype); buf[: len(tensor)] = tensor
+    parts = buf.view(n, k)
+    for s in range(2 * n - 2):
+        a, b = (r - s) % n, (r - s - 1) % n
+        got = torch.empty(k, dtype=tensor.dtype)
+        w = dist.isend(parts[a], (r + 1) % n); dist.recv(got, (r - 1) % n); w.wait()
+        parts[b] = parts[b] + got if s < n - 1 else got
+    tensor.copy_(buf[: len(tensor)])
+""",
+    ),
 ]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import resource
 import signal
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -20,7 +22,7 @@ from course_lib.grading.inside.harnesses.meeting import wait_for_all
 from course_lib.grading.inside.harnesses.training import model_of, weights_of
 
 BUFFER = "running_mean"  # a tensor of the model's that is not trained
-SECONDS_TO_SAVE = 0.2  # that torch.save takes, so that who does not wait for it is seen
+SECONDS_TO_SAVE, SECONDS_TO_MOVE = 0.2, 0.05  # so that who does not wait for it is seen
 
 
 def save(names: dict[str, Any], inputs: dict[str, Any]) -> list[dict[str, Any]]:
@@ -54,16 +56,17 @@ def load(names: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
     """A student's function gets (path, model, optimizer); then one step is taken.
 
     Returns:
-        What it returned, the weights before it, after it, and after the step, and the buffer after it.
+        What it returned, the weights before it, after it, and after the step, and the buffer before and after it.
     """
     join()
     function = function_of(names, inputs)
     model, optimizer = _state(inputs)
-    before = weights_of(model)
+    before, first = weights_of(model), _buffer_of(model)
     value = function(inputs["path"], model, optimizer)
     loaded, buffer = weights_of(model), _buffer_of(model)
     _step(model, optimizer, inputs["next"])
-    return {"value": value, "before": before, "weights": loaded, "after": weights_of(model), "buffer": buffer}
+    buffers = {"buffer_before": first, "buffer": buffer}
+    return {"value": value, "before": before, "weights": loaded, "after": weights_of(model), **buffers}
 
 
 def read(names: dict[str, Any], inputs: dict[str, Any]) -> list[dict[str, Any]]:
@@ -96,13 +99,21 @@ def _step(model: nn.Module, optimizer: AdamW, batch: tuple[torch.Tensor, torch.T
 
 
 def _make_saving_slow() -> None:
-    original = torch.save
+    for module, name, seconds in (
+        (torch, "save", SECONDS_TO_SAVE),
+        (os, "replace", SECONDS_TO_MOVE),
+        (os, "rename", SECONDS_TO_MOVE),
+    ):
+        setattr(module, name, _slow(getattr(module, name), seconds))
 
-    def slow(*arguments: Any, **named: Any) -> None:
-        time.sleep(SECONDS_TO_SAVE)
-        original(*arguments, **named)
 
-    torch.save = slow
+def _slow(original: Callable[..., Any], seconds: float) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def slow(*arguments: Any, **named: Any) -> Any:
+        time.sleep(seconds)
+        return original(*arguments, **named)
+
+    return slow
 
 
 def _limit_files(size: int) -> None:

@@ -50,10 +50,11 @@ def call_in_group(names: dict[str, Any], inputs: dict[str, Any]) -> None:
 
 
 def prepare(seed: int) -> None:
-    """Seed the global generators, as real processes have them: each in another state."""
+    """Seed the global generators, as real processes have them: each in another state, and not at its beginning."""
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
+    random.random(), np.random.random(), torch.rand(1)  # so to seed again does not put back what there was
 
 
 def together() -> bool:

@@ -33,13 +33,13 @@ def install(channel: Channel, slow: float = 0.0) -> None:
         tell("open", file, 0)
         original_save(content, file, *arguments, **named)
 
-    def tell(how: str, path: Any, flags: int) -> None:
+    def tell(how: str, path: Any, flags: int, at_once: bool = False) -> None:
         if not isinstance(path, (str, os.PathLike)) or getattr(busy, "is", False):
             return
         path = os.path.abspath(path)
         if path.startswith(folder) and not os.path.basename(path).startswith("."):
             channel.tell("wrote", path=path.removeprefix(folder), how=how)
-            if slow:
+            if slow and not at_once:
                 busy.__dict__["is"] = True
                 try:
                     delay(how, path, flags)
@@ -54,6 +54,8 @@ def install(channel: Channel, slow: float = 0.0) -> None:
     def hear(event: str, arguments: tuple[Any, ...]) -> None:
         if event in ("open", "os.rename", "os.remove", "os.mkdir"):
             how, path, flags = _of(event, arguments)
+            if event == "os.rename":
+                tell("remove", arguments[0], 0, at_once=True)  # there is none any more where it was
             if how:
                 tell(how, path, flags)
             elif slow and isinstance(arguments[0], str) and not os.path.exists(arguments[0]):

@@ -41,6 +41,7 @@ METHODS = (
     *("send", "recv", "recv_anysource", "barrier", "monitored_barrier"),
 )
 TOLD: tuple[str, ...] = ("backend", "init_method", "world_size", "rank")
+untold = threading.local()  # where `is` is set, calls are not told: somebody else tells of them
 VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "GLOO_SOCKET_IFNAME")
 
 
@@ -83,7 +84,7 @@ def install(channel: Channel, seconds: float = 12.0) -> None:
         @functools.wraps(original)
         def call(*arguments: Any, **named: Any) -> Any:
             # One collective that another one makes use of is not told; the messages of a batch are, one by one.
-            if getattr(inside, "depth", 0) or name == "batch_isend_irecv":
+            if getattr(inside, "depth", 0) or getattr(untold, "is", False) or name == "batch_isend_irecv":
                 return original(*arguments, **named)
             inside.depth = 1
             try:

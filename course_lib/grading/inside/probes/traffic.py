@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from course_lib.grading.inside.channel import Channel
+from course_lib.grading.inside.probes.group import untold
 
 _allreduce = dist.ProcessGroup.allreduce  # as it is without probes
 
@@ -25,7 +26,11 @@ def install(channel: Channel) -> None:
     def register(self: DistributedDataParallel, state: Any, hook: Callable[..., Any]) -> None:
         def counted(state: Any, bucket: Any) -> Any:
             channel.tell("sent", bytes=bucket.buffer().nbytes)
-            return hook(state, bucket)
+            untold.__dict__["is"] = True  # what the hook sends is the bucket
+            try:
+                return hook(state, bucket)
+            finally:
+                untold.__dict__["is"] = False
 
         counted.__annotations__ = {}  # as text, which they are here, torch refuses them
         hooked.add(id(self))
