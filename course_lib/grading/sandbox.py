@@ -254,7 +254,8 @@ class Sandbox:
                     process = processes.setdefault(notice["pid"], Process(notice["pid"]))
                     try:
                         if event := event_of(notice["event"], room):
-                            process.events.append({**event, "at": notice["at"]})
+                            at = min(notice["at"], event["at"])  # no event is of later than it came
+                            process.events.append({**event, "at": at})
                     except ValueError:
                         false = True
                 case "looked":

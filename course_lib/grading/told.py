@@ -23,7 +23,7 @@ def event_of(content: bytes, room: Room | None = None) -> dict[str, Any] | None:
     event = decode(content, room)
     if isinstance(event, Unknown):
         return None
-    if type(event) is not dict or type(event.get("kind")) is not str or type(event.get("program")) is not int:
+    if type(event) is not dict or any(type(event.get(name)) is not kind for name, kind in _OF_ALL.items()):
         raise ValueError("no event")
     fields = _KINDS.get(event["kind"])
     if fields is None:
@@ -79,6 +79,7 @@ def _rank(value: Any) -> bool:
 _text, _int, _bool = _of(str), _of(int), _of(bool)
 _int_or_none, _text_or_none = _of(int, type(None)), _of(str, type(None))
 _anything: _Is = lambda value: True  # noqa: E731
+_OF_ALL = {"kind": str, "program": int, "at": float}
 _OPTIONAL = {"weights"}
 _KINDS: Mapping[str, Mapping[str, _Is]] = {
     "began": {},

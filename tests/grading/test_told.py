@@ -24,7 +24,7 @@ REFERENCE = Reference(
     cross_entropy,
     lambda each: torch.optim.SGD(each, 0.1),
 )
-RIGHT = {"kind": "group", "program": 0, "rank": 0, "world_size": 2, "backend": "gloo", "threads": 1}
+RIGHT = {"kind": "group", "program": 0, "at": 1.0, "rank": 0, "world_size": 2, "backend": "gloo", "threads": 1}
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,7 @@ RIGHT = {"kind": "group", "program": 0, "rank": 0, "world_size": 2, "backend": "
         {"kind": "passed"},
         {"kind": 1},
         {"program": "0"},
+        {"at": None},
         {"rank": -1},
         {"rank": "0"},
         {"rank": True},
@@ -58,7 +59,7 @@ def test_what_cannot_be_read_is_no_event(content):
 
 
 def test_there_is_room_for_so_many_items_of_all_events_of_a_job():
-    event, room = encode({"kind": "returned", "program": 0, "value": [[]] * 300_000}), Room()
+    event, room = encode({"kind": "returned", "program": 0, "at": 1.0, "value": [[]] * 300_000}), Room()
     told = [event_of(event, room) for _ in range(3)]
     assert told[0] is not None
     assert told[-1] is None
@@ -66,7 +67,7 @@ def test_there_is_room_for_so_many_items_of_all_events_of_a_job():
 
 def test_what_was_too_much_to_be_sent_is_nobodys_lie():
     assert event_of(encode({**RIGHT, "more": torch.zeros(1 << 24)})) is not None  # as far as it goes
-    assert event_of(encode({"kind": "returned", "program": 0, "value": ["x" * (1 << 20)] * 40})) is None
+    assert event_of(encode({"kind": "returned", "program": 0, "at": 1.0, "value": ["x" * (1 << 20)] * 40})) is None
 
 
 def tensors(draw, *shape, dtype=torch.float32):
@@ -107,9 +108,9 @@ def events(draw):
         "device": lambda: {"number": draw(number), "what": "x"},
         "disturbed": lambda: {"how": "?"},
     }[kind]()
-    told = event_of(encode({"kind": kind, "program": draw(st.integers(0, 1)), **event}))
+    told = event_of(encode({"kind": kind, "program": draw(st.integers(0, 1)), "at": 1.0, **event}))
     assert told is not None
-    return {**told, "at": 1.0}
+    return told
 
 
 @settings(max_examples=300, deadline=None)

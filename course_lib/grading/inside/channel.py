@@ -10,6 +10,7 @@ import os
 import socket
 import struct
 import threading
+from time import monotonic  # by its own name: a program may change what the module has
 from typing import Any
 
 from course_lib.grading.inside.encoding import encode
@@ -20,7 +21,7 @@ LOOK = LENGTH.pack(0)  # asks the server to look who is connected to this proces
 
 
 class Channel:
-    """Sends events, each with the number of the program; in a forked process it connects anew."""
+    """Sends events, each with the number of the program and the time; in a forked process it connects anew."""
 
     def __init__(self, address: str, key: bytes, program: int) -> None:
         self._address, self._key, self._program = address, key, program
@@ -28,8 +29,8 @@ class Channel:
         self._lock = threading.Lock()
 
     def tell(self, kind: str, **values: Any) -> None:
-        """Send an event. A server that is gone, or will hear no more, is no concern of the student's program."""
-        content = encode({"kind": kind, "program": self._program, **values})
+        """Send an event, with the time. A server that is gone, or hears no more, is no concern of the program's."""
+        content = encode({"kind": kind, "program": self._program, "at": monotonic(), **values})
         self._send(LENGTH.pack(len(content)) + content)
 
     def let_look(self) -> None:

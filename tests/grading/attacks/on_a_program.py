@@ -34,7 +34,7 @@ def connect():
     there = socket.socket(socket.AF_UNIX)
     there.connect(os.path.abspath("../.grader"))
     def tell(kind, **values):
-        content = msgpack.packb(tagged({"kind": kind, "program": args.node_id, **values}))
+        content = msgpack.packb(tagged({"kind": kind, "program": args.node_id, "at": time.monotonic(), **values}))
         there.sendall(struct.pack("!I", len(content)) + content)
     return tell
 """
