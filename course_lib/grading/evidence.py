@@ -55,15 +55,15 @@ class Rank:
         """Its steps of training, in order; each pass is one where it never changes its weights itself."""
         rounds: list[Round] = []
         idle = not self.process.of("step") and len({event["mark"] for event in self.passes}) == 1
-        stepped = False
+        stepped = ended = False
         passes = 0
         for event in self.process.events:
             if event["kind"] not in ("forward", "step"):
                 continue
-            if rounds and rounds[-1].end <= rounds[-1].begin:
-                rounds[-1].end = event["at"]
+            if rounds and not ended:
+                rounds[-1].end, ended = event["at"], True
             if event["kind"] == "step" and rounds:
-                rounds[-1].gradient, rounds[-1].lr, rounds[-1].end = event["gradient"], event["lr"], event["at"]
+                rounds[-1].gradient, rounds[-1].lr = event["gradient"], event["lr"]
                 stepped = True  # even where the gradient was zero, and the weights are the same
             elif event["kind"] == "forward" and event["training"]:
                 if idle or stepped or not rounds or rounds[-1].mark != event["mark"]:
@@ -73,7 +73,7 @@ class Rank:
                     )
                 rounds[-1].batches.append(event["rows"])
                 passes += 1
-                stepped = False
+                stepped = ended = False
         return rounds
 
     @cached_property

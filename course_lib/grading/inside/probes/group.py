@@ -84,7 +84,7 @@ def install(channel: Channel, seconds: float = 12.0) -> None:
         @functools.wraps(original)
         def call(*arguments: Any, **named: Any) -> Any:
             # One collective that another one makes use of is not told; the messages of a batch are, one by one.
-            if getattr(inside, "depth", 0) or getattr(untold, "is", False) or name == "batch_isend_irecv":
+            if _is_told(inside) or name == "batch_isend_irecv":
                 return original(*arguments, **named)
             inside.depth = 1
             try:
@@ -117,11 +117,16 @@ def install(channel: Channel, seconds: float = 12.0) -> None:
                 setattr(kind, name, _traced_method(channel, inside, name, getattr(kind, name)))
 
 
+def _is_told(inside: threading.local) -> bool:
+    """Whether what is called now is a piece of something that is told."""
+    return bool(getattr(inside, "depth", 0) or getattr(untold, "is", False))
+
+
 def _traced_method(channel: Channel, inside: threading.local, name: str, original: Callable[..., Any]) -> Any:
     """A method of a group, told where it is not called by one of `COLLECTIVES`."""
 
     def call(*arguments: Any, **named: Any) -> Any:
-        if not getattr(inside, "depth", 0):
+        if not _is_told(inside):
             channel.tell("collective", name=name, **_seen(arguments[1:], named), peer=None, line=_line())
         return original(*arguments, **named)
 
