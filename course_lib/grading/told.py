@@ -72,6 +72,12 @@ def _list_of_texts(value: Any) -> bool:
     return type(value) is list and all(type(each) is str for each in value)
 
 
+def _shapes(value: Any) -> bool:
+    return type(value) is list and all(
+        type(shape) is list and all(type(size) is int and size >= 0 for size in shape) for shape in value
+    )
+
+
 def _rank(value: Any) -> bool:
     return type(value) is int and 0 <= value < 1 << 31
 
@@ -91,7 +97,10 @@ _KINDS: Mapping[str, Mapping[str, _Is]] = {
     "disturbed": {"how": _text},
     "joining": {"given": _texts, "environ": _texts, "parent": _int},
     "group": {"rank": _rank, "world_size": _rank, "backend": _text, "threads": _int},
-    "collective": {"name": _text, "peer": _int_or_none, "line": _int_or_none, "bytes": _int, "op": _text_or_none},
+    "collective": {
+        **{"name": _text, "peer": _int_or_none, "line": _int_or_none, "op": _text_or_none},
+        **{"bytes": _int, "shapes": _shapes},
+    },
     "left": {},
     "wrote": {"path": _text, "how": _text},
     "device": {"number": _int, "what": _text},

@@ -24,6 +24,7 @@ REFERENCE = Reference(
     cross_entropy,
     lambda each: torch.optim.SGD(each, 0.1),
 )
+COLLECTIVE = {"kind": "collective", "name": "gather", "peer": None, "line": None, "op": None, "bytes": 4}
 RIGHT = {"kind": "group", "program": 0, "at": 1.0, "rank": 0, "world_size": 2, "backend": "gloo", "threads": 1}
 
 
@@ -40,6 +41,7 @@ RIGHT = {"kind": "group", "program": 0, "at": 1.0, "rank": 0, "world_size": 2, "
         {"world_size": 1 << 40},
         {"backend": None},
         {"kind": "forward"},
+        *({**COLLECTIVE, **more} for more in ({}, {"shapes": 1}, {"shapes": [[-1]]}, {"shapes": [["1"]]})),
         *(
             {"kind": "forward", "training": True, "mark": "", "rows": torch.empty(*shape, dtype=torch.float64)}
             for shape in ((10**9, 0), (1, 1000))
