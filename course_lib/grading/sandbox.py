@@ -273,7 +273,9 @@ class Sandbox:
                     return Record(*told, false=false or notice["strangers"] > 0)
         self.close()
         why = "time" if time.monotonic() - began > seconds else "broken"
-        return Record([*processes.values()], why, time.monotonic() - began, [""] * programs, {})
+        known = {process.place for process in processes.values()}
+        unheard = [Process(0, place) for place in range(programs) if place not in known]
+        return Record([*processes.values(), *unheard], why, time.monotonic() - began, [""] * programs, {})
 
     def _until(self, deadline: float) -> Iterator[_Notice]:
         while (left := deadline - time.monotonic()) > 0:

@@ -69,6 +69,14 @@ def test_one_that_waits_for_a_processor_does_not_wait_for_ever(sandbox: Sandbox)
         other.wait()
 
 
+def test_all_programs_are_in_the_record_of_a_sandbox_that_is_gone(sandbox: Sandbox, monkeypatch) -> None:
+    sandbox.ready()
+    monkeypatch.setattr(sandbox, "_ask", lambda request: sandbox._process.kill())  # before it could say what it starts
+    record = sandbox.run([Program(path="wait.py")] * 2, {}, seconds=60.0)
+    assert record.why == "broken"
+    assert [record.program(place).events for place in range(2)] == [[], []]
+
+
 def test_programs_with_folders_of_their_own_do_not_see_each_others_files(sandbox: Sandbox) -> None:
     code = b"import os, sys\nopen(sys.argv[1], 'w').write(str(os.listdir()))"
     programs = [Program(path="a.py", folder=f"node{node}", argv=[f"{node}.txt"]) for node in range(2)]
