@@ -51,20 +51,20 @@ def accuracy(seen: Run) -> Iterator[Finding]:
     first = min(seen.evidence.ranks)
     known = {rank: reporting.weights_after(each, seen.setting.epochs) for rank, each in seen.evidence.ranks.items()}
     yield from learning.same_model([weights for each in known.values() for weights in each], one_gpu().WideResNet())
-    outputs = {rank: [_outputs(weights, images) for weights in each] for rank, each in known.items()}
-    # Where the weights of ranks differ, the answer to an image is that of the rank which was asked for it.
+    outputs = [None if weights is None else _outputs(weights, images) for weights in known[first]]
     for epoch, asked in enumerate(reporting.evaluated_by(seen.evidence, seen.setting.epochs)):
-        for image, rank in asked.items():
-            mine, own = outputs[first][epoch], outputs[rank][epoch]
-            if mine is not None and own is not None and image < len(labels):
-                mine[image] = own[image]
-    yield from reporting.accuracy(said, outputs[first], labels)
+        mine, answers = known[first][epoch], outputs[epoch]
+        for rank, weights in ((rank, each[epoch]) for rank, each in known.items()):
+            if mine is None or answers is None or weights is None or torch.equal(weights, mine):
+                continue
+            # Where the weights of ranks differ, the answer to an image is that of the rank which was asked for it.
+            own = [image for image, by in asked.items() if by == rank and image < len(labels)]
+            answers[own] = _outputs(weights, images)[own]
+    yield from reporting.accuracy(said, outputs, labels)
 
 
-def _outputs(weights: torch.Tensor | None, images: torch.Tensor) -> torch.Tensor | None:
-    """What the model says of images [n, 10] with these weights; None where they are not known."""
-    if weights is None:
-        return None
+def _outputs(weights: torch.Tensor, images: torch.Tensor) -> torch.Tensor:
+    """What the model says of images, [n, 10], with these weights."""
     model = one_gpu().WideResNet()
     vector_to_parameters(weights.clone(), model.parameters())
     with replay.as_in_the_sandbox(), torch.no_grad():
