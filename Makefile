@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 SCRIPTS := $(wildcard notebooks/*.py)
 NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 SOLUTIONS := $(wildcard solutions/*.py)
-# Tests that may run beside others, and mostly wait; the rest are lessons, and browsers with people's patience.
+# Tests that come one by one, since a lesson measures and a browser follows what is measured; all others run side by side.
 ONE_BY_ONE := tests/browser tests/notebooks
 INSTALL = $(VENV)/bin/python -m pip install --constraint requirements.lock
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -73,3 +74,14 @@ def not_judged(student: str) -> Graded:
         for part in EXERCISE.parts
     )
     return graded(student, parts=parts)
+
+
+def make_folders_without_end(folder: Path) -> None:
+    """Make folders in each other, more of them than Python calls go deep; no path leads to the last."""
+    deep = os.open(folder, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("deep", dir_fd=deep)
+        below = os.open("deep", os.O_RDONLY, dir_fd=deep)
+        os.close(deep)
+        deep = below
+    os.close(deep)

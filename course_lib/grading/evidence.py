@@ -99,10 +99,11 @@ class Rank:
     @property
     def last_weights(self) -> torch.Tensor | None:
         """Those that it evaluated after its last step; None where it evaluated none, or some from before that step."""
-        last = self.process.of("forward")[-1]
-        before = {event["mark"] for event in self.passes}
-        stale = len(before) > 1 and last["mark"] in before - {self.passes[-1]["mark"]}
-        return None if last["training"] or stale else self.weights(last)
+        forwards = self.process.of("forward")
+        if not forwards or forwards[-1]["training"]:
+            return None
+        stale = {event["mark"] for event in self.passes} - {event["mark"] for event in self.passes[-1:]}
+        return None if forwards[-1]["mark"] in stale else self.weights(forwards[-1])
 
     @property
     def collectives(self) -> list[dict[str, Any]]:

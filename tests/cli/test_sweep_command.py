@@ -34,7 +34,7 @@ def test_a_sweep_that_was_stopped_goes_on(cli, program):
     assert (result["out"], result["runs"], result["finished"], result["failed"]) == ("out", 3, 3, 0)
     done = [row for row in result["rows"] if row["status"] == "finished"]
     assert sorted(row["world_size"] for row in done) == [1, 2, 3]
-    assert all("speedup" in row for row in done)
+    assert all(row["speed_caveats"] or row["speedup"] > 0 for row in done)  # other tests may run beside this one
     assert before.items() <= finished().items()
 
     table = cli(*SWEEP).out.splitlines()

@@ -17,8 +17,8 @@ notices go as JSON lines to standard output:
      "strangers": connections to here that students' code made, "files": {name: base64}, "clean": …}
 
 `why` is "ended", "time", "memory" or "processes". Time is over too when all processes do nothing but wait for a while:
-for each other, that is. After "over" no process of the job is there, and its files are gone. The
-server ends where a job did, or where a program changed what limits the server: who asked then starts another.
+for each other, that is. After "over" no process of the job is there, and its files are gone. The server ends where the
+process of a job failed, or where a program changed what limits the server: who asked then starts another.
 """
 
 from __future__ import annotations
