@@ -126,6 +126,9 @@ def test_no_law_stumbles_over_events(processes, why):
         writing.one_writer(evidence, "data/x", ()),
         writing.prepared_once(evidence, "data"),
     ]
+    for rank in evidence.ranks.values():
+        reporting.weights_after(rank, 2)
+    reporting.evaluated_by(evidence, 2)
     if evidence.trained and len(evidence.trained) == len(evidence.ranks):  # what all laws of training ask first
         laws += [
             starting.equally_long(evidence),
@@ -137,9 +140,6 @@ def test_no_law_stumbles_over_events(processes, why):
             learning.in_step(evidence),
             learning.as_one_process(evidence, REFERENCE),
         ]
-        for rank in evidence.ranks.values():
-            reporting.weights_after(rank, 2)
-        reporting.evaluated_by(evidence, 2)
         laws.append(reporting.speed(evidence, [1.0, 2.0]))
     for law in laws:
         for finding in law:
